@@ -1,0 +1,71 @@
+"""Stream processing on Apache Spark that does not blink when a machine dies.
+
+Names are imported when they are first used, so that ``import lockstep`` costs next to nothing.
+
+>>> import lockstep as ls
+>>> job = ls.Job("failed-logins")
+>>> logins = job.source("logins", ls.journal("logins", schema="user string, ok boolean, at timestamp"))
+>>> failed = logins.filter(~ls.F.col("ok")).key_by("user").agg(failures=ls.F.count("*"))
+>>> failed.columns
+('user', 'failures')
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lockstep.api.functions import F as F
+    from lockstep.api.job import Job as Job
+    from lockstep.api.stream import KeyedStream as KeyedStream
+    from lockstep.api.stream import Stream as Stream
+    from lockstep.api.stream import WindowedStream as WindowedStream
+    from lockstep.api.windows import sliding as sliding
+    from lockstep.api.windows import tumbling as tumbling
+    from lockstep.connect.reading import read as read
+    from lockstep.connect.specs import collection as collection
+    from lockstep.connect.specs import console as console
+    from lockstep.connect.specs import files as files
+    from lockstep.connect.specs import journal as journal
+    from lockstep.connect.specs import rate as rate
+    from lockstep.connect.specs import sqlite as sqlite
+    from lockstep.plan.expression import epoch_time as epoch_time
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Job": "api.job",
+    "F": "api.functions",
+    "Stream": "api.stream",
+    "KeyedStream": "api.stream",
+    "WindowedStream": "api.stream",
+    "tumbling": "api.windows",
+    "sliding": "api.windows",
+    "epoch_time": "plan.expression",
+    "journal": "connect.specs",
+    "files": "connect.specs",
+    "rate": "connect.specs",
+    "collection": "connect.specs",
+    "sqlite": "connect.specs",
+    "console": "connect.specs",
+    "read": "connect.reading",
+}
+
+__all__ = [  # noqa: PLE0604  (the names are those of the table)
+    *_HOMES,
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lockstep' has no attribute {name!r}; it has: {', '.join(_HOMES)}")
+    found = getattr(import_module(f"lockstep.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

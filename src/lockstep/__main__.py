@@ -1,0 +1,7 @@
+"""`python -m lockstep`: the same as the `lockstep` command."""
+
+from __future__ import annotations
+
+from lockstep.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Job, Stream, KeyedStream, WindowedStream: the fluent surface over the plan."""

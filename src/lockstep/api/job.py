@@ -1,0 +1,96 @@
+"""A job: its name, its options, its sources, and the graph that comes of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from lockstep.api.arguments import source_spec
+from lockstep.api.registry import Registry
+from lockstep.api.stream import Stream
+from lockstep.errors import PlanError
+from lockstep.plan.graph import Graph
+from lockstep.plan.schema import did_you_mean
+from lockstep.plan.specs import SourceSpec
+from lockstep.plan.steps import Source
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+class Job:
+    """A pipeline with a name. Options are those of ``[run]`` in `lockstep.toml`, durations as people write them.
+
+    >>> Job("failed-logins", replicas=3, epoch_interval="200 ms").options
+    {'replicas': 3, 'epoch_interval_s': 0.2}
+    """
+
+    def __init__(self, name: str, **options: Any) -> None:
+        self.name = _checked_name(name)
+        self.options: Mapping[str, Any] = _checked_options(options)
+        self._registry = Registry(name)
+
+    def source(self, name: str, spec: SourceSpec) -> Stream:
+        """A stream of the records that come from ``spec``; ``name`` is what the ledger calls it.
+
+        >>> import lockstep as ls
+        >>> Job("doc").source("logins", ls.journal("logins", schema="user string, ok boolean"))
+        <stream logins: user, ok>
+        """
+        checked = source_spec(name, spec)
+        return Stream(self._registry, self._added(Source(self._registry.new_id("source", name), checked)))
+
+    def graph(self) -> Graph:
+        """The job as it stands, checked as a whole."""
+        return Graph(self.name, tuple(self._registry.sinks), dict(self.options), tuple(self._registry.steps))
+
+    def _added(self, source: Source) -> Source:
+        self._registry.add(source)
+        return source
+
+    def __repr__(self) -> str:
+        return f"<job {self.name}>"
+
+
+def _checked_name(name: Any) -> str:
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    near = re.sub(r"[^a-z0-9]+", "-", str(name).lower()).strip("-0123456789") or "my-job"
+    raise PlanError(
+        "LS0102",
+        f"{name!r} cannot be the name of a job",
+        why="it is a letter, then small letters, digits and dashes, at most 63 in all: folders and metrics bear it.",
+        hint=f'Job("{near[:63]}")',
+    )
+
+
+def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options under their full names, each checked as `lockstep.toml` would be."""
+    if not options:
+        return {}
+    # pydantic takes a tenth of a second to import: only jobs that set options pay for it here.
+    from pydantic import ValidationError
+
+    from lockstep.config import RunSettings
+
+    known = tuple(RunSettings.model_fields)
+    full = {_full_option(name, known): value for name, value in options.items()}
+    try:
+        checked = RunSettings.model_validate(full)
+    except ValidationError as error:
+        lines = [f"{item['loc'][0]}: {item['msg']}" for item in error.errors()]
+        raise PlanError("LS0104", "an option of the job is not valid", why="; ".join(lines)) from None
+    return {name: getattr(checked, name) for name in full}
+
+
+def _full_option(name: str, known: tuple[str, ...]) -> str:
+    for candidate in (name, f"{name}_s"):
+        if candidate in known:
+            return candidate
+    friendly = [option.removesuffix("_s") for option in known]
+    raise PlanError(
+        "LS0104",
+        f'a job has no option "{name}"',
+        why=f"the options are: {', '.join(friendly)}.",
+        hint=did_you_mean(name, friendly),
+    )

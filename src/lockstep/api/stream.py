@@ -1,0 +1,284 @@
+"""Streams as a user sees them: thin handles that turn arguments into steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from lockstep.api.arguments import (
+    explain_missing,
+    listed_values,
+    name_is_the_step,
+    named_values,
+    python_schema,
+    sink_spec,
+    step_name,
+)
+from lockstep.api.registry import Registry
+from lockstep.durations import Duration, duration_us
+from lockstep.errors import PlanError
+from lockstep.plan.columns import Condition, value_of
+from lockstep.plan.columns import condition as as_condition
+from lockstep.plan.expression import Expression, unaliased
+from lockstep.plan.schema import Schema
+from lockstep.plan.specs import Guarantee, SinkSpec
+from lockstep.plan.steps import (
+    Aggregate,
+    Drop,
+    EventTime,
+    Filter,
+    FlatMap,
+    Map,
+    MapBatches,
+    Named,
+    OnError,
+    Rename,
+    Select,
+    Sink,
+    Step,
+    Union,
+    WithColumns,
+)
+from lockstep.plan.windows import Sliding, Tumbling, Window
+
+_STREAM_SLIPS = {
+    "where": "it is called .filter(...) here.",
+    "withColumn": ".with_columns(name=expression)",
+    "withColumns": ".with_columns(name=expression)",
+    "withColumnRenamed": ".rename(old='new')",
+    "withWatermark": '.event_time("at", out_of_order="5 seconds")',
+    "groupBy": ".key_by(...)",
+    "group_by": ".key_by(...)",
+    "groupby": ".key_by(...)",
+    "agg": '.key_by("user").agg(n=F.count("*")), or .window(ls.tumbling("1 minute")).agg(...) over all records.',
+    "unionByName": ".union(other)",
+    "writeStream": '.to(ls.files("out/result"))',
+    "write": '.to(ls.files("out/result"))',
+    "flatMap": ".flat_map(function, schema=...)",
+    "dropDuplicates": "not in this release: count by key and filter, or de-duplicate what you read.",
+    "join": "not in this release.",
+    "limit": "a stream has no end: which records were the first depends on timing.",
+    "sort": "a stream has no end, so it cannot be sorted: sort what you read from the sink.",
+    "orderBy": "a stream has no end, so it cannot be sorted: sort what you read from the sink.",
+}
+_KEYED_SLIPS = {"": 'first say what to compute: .agg(n=F.count("*")); the result is a stream again.'}
+
+
+class Stream:
+    """A stream of records. Every method returns a new handle and leaves this one as it is.
+
+    >>> from lockstep.api.job import Job
+    >>> import lockstep as ls
+    >>> logins = Job("doc").source("logins", ls.journal("logins", schema="user string, ok boolean, at timestamp"))
+    >>> logins.filter("NOT ok").select("user").columns
+    ('user',)
+    """
+
+    def __init__(self, registry: Registry, step: Step) -> None:
+        self._registry = registry
+        self._step = step
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the records' columns."""
+        return self._step.columns
+
+    def filter(self, condition: Condition, *, name: str | None = None) -> Stream:
+        """Keep the records for which the condition holds: an expression, a text in SQL, or a lambda over columns."""
+        expression = as_condition(condition, self.columns)
+        return self._then(Filter(self._id("filter", name), self._step, expression))
+
+    def select(self, *columns: str | Expression, name: str | None = None, **named: Any) -> Stream:
+        """Records of these columns only, ``"*"`` for all there are: ``select("user", day="date(at)")``."""
+        step_id = self._id("select", step_name(name, self.columns, "select"))
+        return self._then(Select(step_id, self._step, self._values("select", columns, named)))
+
+    def with_columns(self, *columns: Expression, name: str | None = None, **named: Any) -> Stream:
+        """Records with columns added or replaced: ``with_columns(total="price * pieces")``. All see the old record."""
+        step_id = self._id("with_columns", step_name(name, self.columns, "with_columns"))
+        return self._then(WithColumns(step_id, self._step, self._values("with_columns", columns, named)))
+
+    def drop(self, *names: str, name: str | None = None) -> Stream:
+        """Records without these columns."""
+        return self._then(Drop(self._id("drop", name), self._step, names))
+
+    def rename(self, mapping: Mapping[str, str] | None = None, /, *, name: str | None = None, **renames: str) -> Stream:
+        """Records with columns under other names: ``rename(usr="user")`` or ``rename({"usr": "user"})``."""
+        if mapping is None and name is not None and "name" in self.columns:
+            raise name_is_the_step(name, "rename")
+        pairs = tuple({**(mapping or {}), **renames}.items())
+        return self._then(Rename(self._id("rename", name), self._step, pairs))
+
+    def union(self, *others: Stream, name: str | None = None) -> Stream:
+        """The records of this stream and the others in one; columns are matched by name."""
+        for other in others:
+            self._check_united(other)
+        steps = (self._step, *(other._step for other in others))
+        return self._then(Union(self._id("union", name), steps))
+
+    def event_time(
+        self,
+        time: str | Expression,
+        *,
+        out_of_order: Duration = "0 seconds",
+        idle_after: Duration | None = "30 seconds",
+        name: str | None = None,
+    ) -> Stream:
+        """Say when a record happened, and by how much records may be out of order: windows need to know.
+
+        A record later than ``out_of_order`` may find its window closed. A source that is quiet for ``idle_after`` stops
+        holding time back; None means that windows wait for it for ever.
+        """
+        expression = value_of(time, self.columns)
+        idle_us = None if idle_after is None else duration_us(idle_after)
+        step_id = self._id("event_time", name)
+        return self._then(EventTime(step_id, self._step, unaliased(expression), duration_us(out_of_order), idle_us))
+
+    def key_by(self, *columns: str | Expression, **named: Any) -> KeyedStream:
+        """The stream by key: ``key_by("user")``, ``key_by(day="date(at)")``. Continue with .agg or .window."""
+        if not columns and not named:
+            raise PlanError("LS0132", ".key_by() was given nothing", hint='.key_by("user")')
+        return KeyedStream(self, self._values("key_by", columns, named))
+
+    def window(self, window: Window) -> WindowedStream:
+        """Windows of event time over all records: ``window(ls.tumbling("1 minute")).agg(...)``."""
+        return WindowedStream(self, (), checked_window(window))
+
+    def map(
+        self,
+        function: Callable[[dict[str, Any]], Mapping[str, Any]],
+        *,
+        schema: str | Schema | None = None,
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> Stream:
+        """One record for each, made by a Python function from a dict to a dict.
+
+        ``on_error="skip"`` puts a record for which the function raises into the dead-letter journal and goes on.
+        """
+        made = python_schema(schema, "map")
+        return self._then(Map(self._id("map", name), self._step, function, made, on_error))
+
+    def flat_map(
+        self,
+        function: Callable[[dict[str, Any]], Any],
+        *,
+        schema: str | Schema | None = None,
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> Stream:
+        """Any number of records for each, from a Python function that returns or yields dicts."""
+        made = python_schema(schema, "flat_map")
+        return self._then(FlatMap(self._id("flat_map", name), self._step, function, made, on_error))
+
+    def map_batches(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        schema: str | Schema | None = None,
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> Stream:
+        """A table for each table of records, as Arrow: the fast way to use Python. Batches differ between replicas."""
+        made = python_schema(schema, "map_batches")
+        return self._then(MapBatches(self._id("map_batches", name), self._step, function, made, on_error))
+
+    def to(self, spec: SinkSpec, *, name: str | None = None, guarantee: Guarantee | None = None) -> Stream:
+        """Publish the records in a sink. Returns this stream, so that it can go to another sink too."""
+        checked = sink_spec(spec)
+        step_id = self._id(checked.kind, name)
+        self._registry.add(Sink(step_id, self._step, checked, guarantee or checked.guarantee))
+        return self
+
+    def _then(self, step: Step) -> Stream:
+        self._registry.add(step)
+        return Stream(self._registry, step)
+
+    def _id(self, kind: str, name: str | None) -> str:
+        return self._registry.new_id(kind, name)
+
+    def _values(self, method: str, listed: tuple[Any, ...], named: Mapping[str, Any]) -> Named:
+        return (*listed_values(listed, self.columns, method), *named_values(named, self.columns))
+
+    def _check_united(self, other: Any) -> None:
+        if not isinstance(other, Stream):
+            hint = _KEYED_SLIPS[""] if isinstance(other, (KeyedStream, WindowedStream)) else "a.union(b)"
+            raise PlanError("LS0108", f".union(...) was given a {type(other).__name__}, not a stream", hint=hint)
+        if other._registry is not self._registry:
+            raise PlanError(
+                "LS0136",
+                f'the streams belong to different jobs: "{self._registry.job}" and "{other._registry.job}"',
+                hint="make both from the same Job.",
+            )
+
+    def __getattr__(self, asked: str) -> NoReturn:
+        explain_missing(self, asked, _STREAM_SLIPS)
+
+    def __repr__(self) -> str:
+        return f"<stream {self._step.id}: {', '.join(self.columns)}>"
+
+
+class KeyedStream:
+    """A stream by key: say what to compute for each key."""
+
+    def __init__(self, stream: Stream, keys: Named) -> None:
+        self._stream = stream
+        self._keys = keys
+
+    def window(self, window: Window) -> WindowedStream:
+        """Compute for each key and window of event time."""
+        return WindowedStream(self._stream, self._keys, checked_window(window))
+
+    def agg(self, *columns: Expression, name: str | None = None, exact_floats: bool = True, **named: Any) -> Stream:
+        """One record for each key, updated in every epoch that changes it: ``agg(n=F.count("*"))``.
+
+        Sums and averages of floats are exact by default, so that replicas agree to the last digit;
+        ``exact_floats=False`` adds in any order, faster.
+        """
+        values = self._stream._values("agg", columns, named)
+        return _aggregate(self._stream, name, self._keys, values, exact_floats=exact_floats)
+
+    def __getattr__(self, asked: str) -> NoReturn:
+        explain_missing(self, asked, _KEYED_SLIPS)
+
+
+class WindowedStream:
+    """A stream by window, and by key if it has one: say what to compute."""
+
+    def __init__(self, stream: Stream, keys: Named, window: Window) -> None:
+        self._stream = stream
+        self._keys = keys
+        self._window = window
+
+    def agg(self, *columns: Expression, name: str | None = None, exact_floats: bool = True, **named: Any) -> Stream:
+        """One record for each key and window when the window closes: keys, window_start, window_end, aggregates."""
+        values = self._stream._values("agg", columns, named)
+        return _aggregate(self._stream, name, self._keys, values, window=self._window, exact_floats=exact_floats)
+
+    def __getattr__(self, asked: str) -> NoReturn:
+        explain_missing(self, asked, _KEYED_SLIPS)
+
+
+def checked_window(window: Any) -> Window:
+    """``window`` if it is one, else what to write (LS0114)."""
+    if isinstance(window, (Tumbling, Sliding)):
+        return window
+    example = f'"{window}"' if isinstance(window, str) else '"1 minute"'
+    raise PlanError(
+        "LS0114",
+        f".window(...) was given a {type(window).__name__}, not a window",
+        hint=f".window(ls.tumbling({example}))",
+    )
+
+
+def _aggregate(
+    stream: Stream,
+    name: str | None,
+    keys: Named,
+    aggregates: Named,
+    *,
+    exact_floats: bool,
+    window: Window | None = None,
+) -> Stream:
+    step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
+    return stream._then(Aggregate(step_id, stream._step, keys, window, aggregates, exact_floats))

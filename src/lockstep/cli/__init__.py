@@ -1,0 +1,1 @@
+"""The `lockstep` command: one file per subcommand, data on stdout, everything else on stderr."""

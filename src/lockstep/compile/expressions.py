@@ -1,0 +1,87 @@
+"""Expression trees to Spark Columns."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as spark_functions
+
+from lockstep.compile.hidden import EPOCH_TIME
+from lockstep.plan.expression import OPERATORS, Alias, Call, Column, Expression, Lambda, Literal, Sql, Variable
+
+Rewrite = Callable[[Call], SparkColumn | None]
+"""Asked first for every call: its own lowering, or None for the ordinary one (exact sums use it)."""
+
+
+def to_column(expression: Expression, rewrite: Rewrite | None = None) -> SparkColumn:
+    """The Spark Column of an expression tree. Needs a running session."""
+    return _Lowering(rewrite).column(expression)
+
+
+@dataclass(frozen=True)
+class _Lowering:
+    rewrite: Rewrite | None
+    variables: Mapping[str, SparkColumn] = field(default_factory=dict)
+
+    def column(self, expression: Expression) -> SparkColumn:
+        match expression:
+            case Column(name=name):
+                return spark_functions.col(_quoted(name))
+            case Literal(value=value):
+                return spark_functions.lit(value)
+            case Sql(text=text):
+                return spark_functions.expr(text)
+            case Alias(of=of, name=name):
+                return self.column(of).alias(name)
+            case Variable(name=name):
+                return self.variables[name]
+            case Call():
+                return self._call(expression)
+        raise AssertionError(f"an expression of an unknown kind: {expression!r}")
+
+    def _call(self, call: Call) -> SparkColumn:
+        if call.name == "lockstep.epoch_time":
+            return spark_functions.col(EPOCH_TIME)
+        if self.rewrite is not None and (own := self.rewrite(call)) is not None:
+            return own
+        args = [self._argument(arg) for arg in call.args]
+        kwargs = {name: self._argument(value) for name, value in call.kwargs}
+        kind, _, name = call.name.rpartition(".")
+        if kind == "operator":
+            return getattr(operator, OPERATORS[name])(*args)
+        if kind == "column":
+            return getattr(args[0], name)(*args[1:], **kwargs)
+        return getattr(spark_functions, name)(*args, **kwargs)
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Lambda):
+            return self._lambda(value)
+        if isinstance(value, Expression):
+            return self.column(value)
+        if isinstance(value, list | tuple):
+            return type(value)(self._argument(item) for item in value)
+        if isinstance(value, dict):
+            return {key: self._argument(item) for key, item in value.items()}
+        return value
+
+    def _lambda(self, given: Lambda) -> Callable[..., SparkColumn]:
+        def body(*columns: SparkColumn) -> SparkColumn:
+            bound = dict(zip(given.parameters, columns, strict=True))
+            return replace(self, variables={**self.variables, **bound}).column(given.body)
+
+        # PySpark counts a lambda's parameters, so a variadic one will not do.
+        shapes: dict[int, Callable[..., SparkColumn]] = {
+            1: lambda x: body(x),
+            2: lambda x, y: body(x, y),
+            3: lambda x, y, z: body(x, y, z),
+        }
+        return shapes[len(given.parameters)]
+
+
+def _quoted(name: str) -> str:
+    """A column's name as Spark reads it; a dot outside back-quotes would mean a field of a struct."""
+    return f"`{name}`" if name.startswith("__") or not name.replace("_", "a").replace(".", "a").isalnum() else name

@@ -1,0 +1,152 @@
+"""Settings of a run: `lockstep.toml` in the project folder, then the job's own, then the command line's; the last wins."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from lockstep.durations import duration_us
+from lockstep.errors import EnvironmentError_
+
+CONFIG_FILE = "lockstep.toml"
+STORE_FOLDER = ".lockstep"
+
+
+def _seconds(value: object) -> object:
+    return duration_us(value) / 1e6 if isinstance(value, str) else value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
+"""A number of seconds, or a duration as people write it ("200 ms")."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RunSettings(_Strict):
+    """How a job runs. Every limit has a unit and a default that suits a laptop."""
+
+    replicas: int = Field(2, ge=1, le=16)
+    epoch_interval_s: Seconds = 0.1
+    """Shortest time between two seals; pacing stretches it to 1.3 times the slowest replica's epoch."""
+    heartbeat_interval_s: Seconds = 1.0
+    """Longest time between two seals, data or not: event time and idleness need epochs to move on."""
+    epoch_target_s: Seconds = 1.0
+    """How long an epoch should take at most; the record limit per epoch adapts to it."""
+    records_per_epoch_min: int = Field(100, ge=1)
+    records_per_epoch_start: int = Field(20_000, ge=1)
+    """The record limit before anything was measured: a first start over a large backlog begins small."""
+    records_per_epoch_max: int = Field(2_000_000, ge=1)
+    lead_epochs_max: int = Field(50, ge=1)
+    """Nobody seals further than this beyond the slowest replica in the set."""
+    lag_timeout_s: Seconds = 3.0
+    """A replica without progress for this long leaves the set, and rejoins when it has caught up.
+
+    Shorter than the lead lasts (50 epochs at 0.1 s are 5 s): a replica that hangs must not stop the others.
+    """
+    seed_beyond_epochs: int = Field(50, ge=0)
+    """A replica further behind than this takes a peer's snapshot instead of computing its way forward."""
+    hang_timeout_s: Seconds = 60.0
+    """A replica that makes no progress for this long although an epoch is sealed is replaced."""
+    start_timeout_s: Seconds = 180.0
+    """A replica that has not reached its first epoch by then is replaced."""
+    restarts_max: int = Field(8, ge=0)
+    """Restarts of one replica within ``restart_window_s`` before it is given up."""
+    restart_window_s: Seconds = 600.0
+    restart_backoff_s: Seconds = 0.5
+    """Wait before the second restart in a row; doubles up to ``restart_backoff_max_s``."""
+    restart_backoff_max_s: Seconds = 30.0
+    on_divergence: Literal["stop", "continue"] = "stop"
+    stop_timeout_s: Seconds = 30.0
+    """How long a graceful stop may take before it becomes a hard one."""
+    retention_epochs_min: int = Field(200, ge=10)
+    """Epochs kept even if nobody needs them: for `lockstep ledger` and for looking back."""
+    rows_through_driver_max: int = Field(20_000, ge=0)
+    """Epochs expected to be larger than this are staged by the executors instead of passing through the driver."""
+
+
+class SparkSettings(_Strict):
+    """What goes to Spark: the master and any ``spark.*`` setting."""
+
+    master: str = "local[1]"
+    driver_memory: str = "1g"
+    conf: Mapping[str, str] = Field(default_factory=dict)
+
+
+class ReplicaSettings(_Strict):
+    """Overrides for one replica, by its name ("r0", "r1", ...)."""
+
+    spark: Mapping[str, Any] = Field(default_factory=dict)
+
+
+class Settings(_Strict):
+    """All of `lockstep.toml`."""
+
+    run: RunSettings = RunSettings()
+    spark: SparkSettings = SparkSettings()
+    replica: Mapping[str, ReplicaSettings] = Field(default_factory=dict)
+
+    def spark_of(self, replica: str) -> SparkSettings:
+        """Spark's settings for one replica: the common ones with its own on top."""
+        own = self.replica.get(replica)
+        if own is None:
+            return self.spark
+        extra = dict(own.spark)
+        conf = {**self.spark.conf, **extra.pop("conf", {})}
+        return SparkSettings.model_validate({**self.spark.model_dump(), **extra, "conf": conf})
+
+
+def load_settings(
+    project: Path,
+    job_options: Mapping[str, Any] | None = None,
+    run_overrides: Mapping[str, Any] | None = None,
+    spark_overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """The settings that hold for a run in ``project``."""
+    path = project / CONFIG_FILE
+    raw: dict[str, Any] = {}
+    if path.exists():
+        try:
+            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise EnvironmentError_(
+                "LS0005", f"{CONFIG_FILE} does not parse", why=str(error), hint=f"mend {path}."
+            ) from None
+    raw["run"] = {**raw.get("run", {}), **(job_options or {}), **(run_overrides or {})}
+    raw["spark"] = {**_spark_table(raw.get("spark", {})), **(spark_overrides or {})}
+    try:
+        return Settings.model_validate(raw)
+    except ValidationError as error:
+        lines = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
+        raise EnvironmentError_(
+            "LS0006",
+            "a setting is not valid",
+            why="; ".join(lines),
+            hint=f"look at [run], [spark] and [replica.*] in {CONFIG_FILE}, and at the options of Job(...).",
+        ) from None
+
+
+def _spark_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """``[spark]`` may hold ``spark.*`` keys directly, as people paste them: those go into ``conf``."""
+    flat = _flatten(table)
+    conf = {key: str(value) for key, value in flat.items() if key.startswith("spark.")}
+    rest = {key: value for key, value in table.items() if key in SparkSettings.model_fields and key != "conf"}
+    own_conf = {key: str(value) for key, value in _flatten(table.get("conf", {})).items()}
+    unknown = set(table) - set(SparkSettings.model_fields) - {"spark"} - {k for k in table if k.startswith("spark.")}
+    return {**rest, "conf": {**conf, **own_conf}, **{key: table[key] for key in unknown}}
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat.update(_flatten(value, name + "."))
+        else:
+            flat[name] = value
+    return flat

@@ -1,0 +1,1 @@
+"""Sources and sinks: a spec (plain data, part of the plan) and its working side (opens things)."""

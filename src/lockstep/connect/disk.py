@@ -1,0 +1,114 @@
+"""Writing to disk so that it stays, appears at once or not at all, and never leaves its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from lockstep.errors import ConnectError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file ``name`` in ``folder``; a name that leads out of it is refused.
+
+    >>> inside(Path("/data"), "a/b.jsonl").as_posix()
+    '/data/a/b.jsonl'
+    >>> inside(Path("/data"), "../etc/passwd")
+    Traceback (most recent call last):
+    lockstep.errors.tree.ConnectError: LS0510 "../etc/passwd" leads out of /data
+      why:  a name in a list of files must stay inside the folder that the list belongs to.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or "\0" in name or name.startswith("/") or ".." in parts:
+        raise ConnectError(
+            "LS0510",
+            f'"{name}" leads out of {folder}',
+            why="a name in a list of files must stay inside the folder that the list belongs to.",
+        )
+    return folder.joinpath(*parts)
+
+
+@contextlib.contextmanager
+def disk_trouble(path: Path) -> Iterator[None]:
+    """Turn what the operating system says about ``path`` into an error a person can act on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise ConnectError(
+                "LS0508",
+                f"no space left to write {path}",
+                why="the disk (or a quota on it) is full. Nothing of this epoch became visible.",
+                hint="make room; the epoch is published by the next attempt.",
+            ) from error
+        raise ConnectError(
+            "LS0509",
+            f"cannot use {path}: {error.strerror or error}",
+            hint="check that the folder exists, is a folder, and that this user may read and write it.",
+        ) from error
+
+
+def make_folders(*folders: Path) -> None:
+    """Create folders with their parents, durably."""
+    for folder in folders:
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            sync_folder(each.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable: a file's own fsync does not cover its name."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a new file and its content to disk (its name: see :func:`sync_folder`); an old one gives way to it."""
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def put_if_absent(final: Path, temporary: Path, data: bytes) -> bool:
+    """Create ``final`` with ``data`` as one atomic act; False if it was there already.
+
+    ``link`` and not ``rename``: a rename would replace what another replica has published. On return the name is
+    durable in either case, also when the other one has not synced it yet: its reader may act on it.
+    """
+    try:
+        write_durably(temporary, data)
+        created = _link(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(final.parent)
+    return created
+
+
+def _link(temporary: Path, final: Path) -> bool:
+    try:
+        os.link(temporary, final)
+    except FileExistsError:
+        return False
+    return True
+
+
+def remove_files(paths: list[Path]) -> int:
+    """Remove files that may be gone already; returns how many were there."""
+    removed = 0
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            removed += 1
+    return removed

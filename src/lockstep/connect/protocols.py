@@ -1,0 +1,175 @@
+"""The two sides of a connector: a *spec* (plain data, part of the plan) and its *working side* (opens things).
+
+Specs import no Spark and open nothing. Working sides are made from a spec where the work happens: a source's in the
+driver (to find out what is new) and in Spark's Python workers (to read), a sink's in the driver (to publish) and in
+the workers (to stage).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from lockstep.plan.specs import Guarantee
+from lockstep.store.protocols import Entry, Holder, Item, Positions
+
+StageFormat = Literal["parquet", "jsonl", "arrow"]
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What a source has beyond some positions, up to a limit: the source's part of the next cut."""
+
+    positions: Positions
+    records: int
+    items: Sequence[Item] = ()
+    ingested_oldest_us: int | None = None
+    ingested_newest_us: int | None = None
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of an epoch's input that one task reads. Plain data: it travels to Spark's workers as JSON."""
+
+    partition: str
+    start: int
+    end: int
+    records: int
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+class SourceSide(Protocol):
+    """The working side of a source."""
+
+    def start(self) -> Positions:
+        """The positions before the first epoch (every partition at its oldest kept record)."""
+
+    def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
+        """How far the next epoch may read: everything new after ``since``, at most about ``records_max`` records.
+
+        Never fewer than one record if there is one. Only called by a replica that is ready to seal.
+        """
+
+    def slices(self, start: Positions, end: Positions) -> list[Slice]:
+        """The input between two sealed positions, in pieces for Spark's tasks, in position order."""
+
+    def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+        """The records of one piece in position order, in the spec's schema, batches of bounded size.
+
+        The same piece gives the same records in every process for as long as the epoch is kept.
+        """
+
+    def trim(self, positions: Positions) -> None:
+        """Nobody will read below ``positions`` again."""
+
+    def close(self) -> None:
+        """Give back what is open."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The fence of one epoch in one sink: what was published, by whom."""
+
+    epoch: int
+    digest: str
+    rows: int
+    by: str
+    """``replica.incarnation`` of whoever published it."""
+    version: str
+    """Version of the job's code that computed it."""
+    published_us: int = 0
+    epoch_time_us: int = 0
+    ingested_oldest_us: int | None = None
+    ingested_newest_us: int | None = None
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A file that a worker wrote for an epoch; nobody sees it until a publication names it."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """An epoch's rows for one sink: in memory if few, else in staged files (never both)."""
+
+    schema: pa.Schema
+    table: pa.Table | None = None
+    files: tuple[StagedFile, ...] = ()
+
+
+class Stager(Protocol):
+    """Writes one task's share of an epoch's rows into a staged file (in a Spark Python worker)."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of one batch."""
+
+    def finish(self) -> StagedFile | None:
+        """None if no row came."""
+
+    def abandon(self) -> None:
+        """Remove what was written: the task failed."""
+
+
+class SinkSide(Protocol):
+    """The working side of a sink."""
+
+    def open(self, schema: pa.Schema) -> None:
+        """Prepare (create, check the owner and the schema). Idempotent. LS0503 if another job owns the place."""
+
+    def last_published(self) -> int | None:
+        """The newest published epoch, None if there is none."""
+
+    def publication(self, epoch: int) -> Publication | None:
+        """The fence of ``epoch``, or None if nobody published it."""
+
+    def stager(self, epoch: int, holder: Holder, task: int) -> Stager:
+        """Where one task writes its share of a large epoch."""
+
+    def publish(self, wanted: Publication, output: Output, holder: Holder) -> Publication:
+        """Make the epoch visible unless it is already; one atomic act inside the sink.
+
+        Returns the publication that holds: equal to ``wanted`` apart from times if this call published it, the other
+        replica's if it came second (then everything this call wrote or was given as staged files is removed).
+        """
+
+    def rows(self, epoch: int) -> pa.Table | None:
+        """The published rows of one epoch, or None if the sink cannot say (compacted, upserted, console)."""
+
+    def sweep(self, dead: Sequence[str]) -> int:
+        """Remove what these holders (``replica.incarnation``) staged and never published; returns how many files."""
+
+    def close(self) -> None:
+        """Give back what is open."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a working side works: the project folder, the store's folder in it, and for whom."""
+
+    project: Path
+    store: Path
+    job: str
+
+
+__all__ = [
+    "Advance",
+    "Entry",
+    "Guarantee",
+    "Output",
+    "Place",
+    "Publication",
+    "SinkSide",
+    "Slice",
+    "SourceSide",
+    "StageFormat",
+    "StagedFile",
+    "Stager",
+]

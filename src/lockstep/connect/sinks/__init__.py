@@ -1,0 +1,1 @@
+"""The working sides of the sinks, one file each."""

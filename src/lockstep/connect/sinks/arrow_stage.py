@@ -1,0 +1,94 @@
+"""Large epochs on their way to a sink that is no folder: workers stage Arrow files, the driver reads them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from lockstep.connect.disk import disk_trouble, make_folders, remove_files
+from lockstep.connect.protocols import Output, Place, Stager
+from lockstep.connect.sinks.schemas import without_nullability
+from lockstep.connect.sinks.staging import FileStager, parse_staged, read_batches, staged_stem
+from lockstep.errors import ConnectError
+from lockstep.store.names import checked_name
+from lockstep.store.protocols import Holder
+from lockstep.store.sqlite_store import job_folder
+
+_SCHEMA_FILE = "schema.arrow"
+
+
+class ArrowStage:
+    """The staged files of one sink."""
+
+    def __init__(self, place: Place, sink_id: str) -> None:
+        self.folder = job_folder(place.store, place.job) / "staged" / checked_name("sink", sink_id)
+        self._schema: pa.Schema | None = None
+
+    def open(self, schema: pa.Schema) -> None:
+        """Write the columns down for the workers: they make their side from the spec alone."""
+        self._schema = without_nullability(schema)
+        data = self._schema.serialize().to_pybytes()
+        final = self.folder / _SCHEMA_FILE
+        with disk_trouble(self.folder):
+            make_folders(self.folder)
+            if final.exists() and final.read_bytes() == data:
+                return
+            # Replaced, not created once: nothing published depends on it, and a new version of the job may have new
+            # columns.
+            temporary = self.folder / f"{_SCHEMA_FILE}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+            temporary.write_bytes(data)
+            temporary.replace(final)
+
+    def stager(self, epoch: int, holder: Holder, task: int) -> Stager:
+        """Where one task writes its share."""
+        return FileStager(self.folder, staged_stem(epoch, holder, task), "arrow", self.schema())
+
+    def schema(self) -> pa.Schema:
+        """The sink's columns."""
+        if self._schema is None:
+            path = self.folder / _SCHEMA_FILE
+            if not path.exists():
+                raise ConnectError("LS0513", f"{self.folder} is not a sink yet", hint="open it in the driver first.")
+            self._schema = pa.ipc.read_schema(pa.BufferReader(path.read_bytes()))
+        return self._schema
+
+    def batches(self, output: Output) -> Iterator[pa.RecordBatch]:
+        """The rows of an output, wherever they are."""
+        schema = self.schema()
+        if output.table is not None:
+            yield from output.table.select(schema.names).cast(schema).to_batches()
+        for file in output.files:
+            yield from read_batches(self._checked(file.path), "arrow", schema)
+
+    def first_rows(self, output: Output, rows_max: int) -> pa.Table:
+        """The first rows of an output."""
+        taken: list[pa.RecordBatch] = []
+        for batch in self.batches(output):
+            taken.append(batch.slice(0, rows_max - sum(each.num_rows for each in taken)))
+            if sum(each.num_rows for each in taken) >= rows_max:
+                break
+        return pa.Table.from_batches(taken, self.schema())
+
+    def remove(self, output: Output) -> None:
+        """Remove an output's staged files: they were published, or somebody was faster."""
+        remove_files([self._checked(file.path) for file in output.files])
+
+    def sweep(self, dead: Sequence[str]) -> int:
+        """Remove what dead holders staged."""
+        paths = list(self.folder.iterdir()) if self.folder.exists() else []
+        staged = ((path, parse_staged(path.name)) for path in paths)
+        return remove_files([path for path, parsed in staged if parsed is not None and parsed[1] in dead])
+
+    def _checked(self, name: str) -> Path:
+        path = Path(name)
+        if path.parent != self.folder or parse_staged(path.name) is None:
+            raise ConnectError(
+                "LS0510",
+                f"{name} was not staged in {self.folder}",
+                why="a publication names only files that a task of this sink wrote.",
+            )
+        return path

@@ -1,0 +1,129 @@
+"""Printing epochs. At least once: a crash between printing and noting it down prints the epoch again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import pyarrow as pa
+
+from lockstep.clock import Clock, wall_us
+from lockstep.connect.formats import json_values
+from lockstep.connect.protocols import Output, Place, Publication, Stager
+from lockstep.connect.sinks.arrow_stage import ArrowStage
+from lockstep.connect.specs import ConsoleSink
+from lockstep.connect.stores import LazyStore
+from lockstep.errors import ConnectError
+from lockstep.store.protocols import Holder
+
+LEASE_S = 10.0
+_POLL_S = 0.02
+_REMEMBERED = 32
+"""Fences kept for replicas that come second: more than the lead that one of them may have (20 epochs)."""
+_CELL_CHARACTERS_MAX = 40
+
+
+class ConsoleSinkSide:
+    """The working side of :func:`lockstep.connect.specs.console`."""
+
+    def __init__(self, spec: ConsoleSink, sink_id: str, place: Place, clock: Clock = wall_us) -> None:
+        self._spec = spec
+        self._sink = sink_id
+        self._name = f"console:{sink_id}"
+        self._store = LazyStore(place)
+        self._stage = ArrowStage(place, sink_id)
+        self._clock = clock
+
+    def open(self, schema: pa.Schema) -> None:
+        """Remember the columns for the workers that stage rows."""
+        self._stage.open(schema)
+
+    def last_published(self) -> int | None:
+        """The newest printed epoch."""
+        printed = self._printed()
+        return printed[-1].epoch if printed else None
+
+    def publication(self, epoch: int) -> Publication | None:
+        """The fence of ``epoch``. Of an epoch printed long ago only that is known: its digest is empty."""
+        printed = self._printed()
+        if not printed or epoch > printed[-1].epoch:
+            return None
+        known = next((each for each in printed if each.epoch == epoch), None)
+        return known or Publication(epoch, "", 0, "", "")
+
+    def stager(self, epoch: int, holder: Holder, task: int) -> Stager:
+        """An Arrow file beside the store."""
+        return self._stage.stager(epoch, holder, task)
+
+    def publish(self, wanted: Publication, output: Output, holder: Holder) -> Publication:
+        """Print unless it was printed. The lease keeps two replicas from printing at the same time."""
+        store = self._store.get()
+        deadline_s = time.monotonic() + 3 * LEASE_S
+        while (held := self.publication(wanted.epoch)) is None and not store.acquire(self._name, str(holder), LEASE_S):
+            if time.monotonic() > deadline_s:
+                raise ConnectError("LS0511", f"{store.holder(self._name)} has been printing for {3 * LEASE_S:.0f} s")
+            time.sleep(_POLL_S)
+        try:
+            held = held or self.publication(wanted.epoch) or self._print(wanted, output)
+        finally:
+            store.release(self._name, str(holder))
+            self._stage.remove(output)
+        # An epoch printed long ago is only known as printed: there is nothing to compare with.
+        return held if held.digest else replace(held, digest=wanted.digest, rows=wanted.rows, version=wanted.version)
+
+    def rows(self, epoch: int) -> pa.Table | None:
+        """Always None: a console cannot be read back."""
+        del epoch
+        return None
+
+    def sweep(self, dead: Sequence[str]) -> int:
+        """Remove what dead holders staged."""
+        return self._stage.sweep(dead)
+
+    def close(self) -> None:
+        """Close the store if it was opened."""
+        self._store.close()
+
+    def _printed(self) -> list[Publication]:
+        fact = self._store.get().fact(self._name)
+        return [Publication(**each) for each in json.loads(fact)] if fact else []
+
+    def _print(self, wanted: Publication, output: Output) -> Publication:
+        shown = self._stage.first_rows(output, self._spec.rows_max)
+        sys.stdout.write(text_table(f"{self._sink}, epoch {wanted.epoch}", shown, wanted.rows))
+        sys.stdout.flush()
+        published = replace(wanted, published_us=self._clock())
+        remembered = [asdict(each) for each in (*self._printed(), published)][-_REMEMBERED:]
+        self._store.get().set_fact(self._name, json.dumps(remembered))
+        return published
+
+
+def text_table(title: str, shown: pa.Table, rows: int) -> str:
+    """A title and the rows under their names, in columns; nothing at all for an epoch without rows.
+
+    >>> print(text_table("alerts, epoch 7", pa.table({"user": ["ann", "bob"], "n": [5, None]}), 3), end="")
+    -- alerts, epoch 7: 3 rows
+    user  n
+    ann   5
+    bob   null
+    ... 1 more
+    """
+    if rows == 0:
+        return ""
+    columns = [[name, *map(_cell, json_values(shown[name]))] for name in shown.column_names]
+    widths = [max(map(len, column)) for column in columns]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+        for cells in zip(*columns, strict=True)
+    ]
+    more = [f"... {rows - shown.num_rows} more"] if rows > shown.num_rows else []
+    return "\n".join([f"-- {title}: {rows} rows", *lines, *more]) + "\n"
+
+
+def _cell(value: object) -> str:
+    text = "null" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = "".join(each if each.isprintable() else " " for each in text)
+    return text if len(text) <= _CELL_CHARACTERS_MAX else text[: _CELL_CHARACTERS_MAX - 1] + "…"

@@ -1,0 +1,327 @@
+"""Publishing epochs into a table of a SQLite database: the rows and the fence go in one transaction."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, fields, replace
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from lockstep.clock import Clock, wall_us
+from lockstep.connect.disk import disk_trouble, make_folders
+from lockstep.connect.protocols import Output, Place, Publication, Stager
+from lockstep.connect.sinks.arrow_stage import ArrowStage
+from lockstep.connect.sinks.manifests import newer_version
+from lockstep.connect.sinks.order import check_order, owned_by_another
+from lockstep.connect.sinks.schemas import check_names, check_same, without_nullability
+from lockstep.connect.sinks.sqlite_values import column_type, from_sqlite, to_sqlite
+from lockstep.connect.specs import SqliteSink
+from lockstep.errors import ConnectError
+from lockstep.store.protocols import Holder
+
+FORMAT_VERSION = 1
+EPOCH_COLUMN = "lockstep_epoch"
+LOCKED_S = 30.0
+"""How long another program may hold the database before that is an error."""
+_BUSY_S = 1.0
+_RETRY_S = 0.02
+
+_FENCE = tuple(field.name for field in fields(Publication))
+_FENCE_COLUMNS = ", ".join(f'"{name}"' for name in _FENCE)
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS _lockstep_sinks (table_name TEXT PRIMARY KEY, format_version INTEGER NOT NULL, "
+    "job TEXT NOT NULL, sink TEXT NOT NULL, arrow_schema TEXT NOT NULL, key TEXT NOT NULL)",
+    'CREATE TABLE IF NOT EXISTS _lockstep_epochs (table_name TEXT NOT NULL, "epoch" INTEGER NOT NULL, '
+    '"digest" TEXT NOT NULL, "rows" INTEGER NOT NULL, "by" TEXT NOT NULL, "version" TEXT NOT NULL, '
+    '"published_us" INTEGER NOT NULL, "epoch_time_us" INTEGER NOT NULL, "ingested_oldest_us" INTEGER, '
+    '"ingested_newest_us" INTEGER, PRIMARY KEY (table_name, "epoch")) WITHOUT ROWID',
+)
+
+Result = TypeVar("Result")
+
+
+class SqliteSinkSide:
+    """The working side of :func:`lockstep.connect.specs.sqlite`."""
+
+    def __init__(
+        self, spec: SqliteSink, sink_id: str, place: Place, clock: Clock = wall_us, locked_s: float = LOCKED_S
+    ) -> None:
+        self._spec = spec
+        self._sink = sink_id
+        self._job = place.job
+        self._path = place.project / spec.path
+        self._stage = ArrowStage(place, sink_id)
+        self._clock = clock
+        self._locked_s = locked_s
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self, schema: pa.Schema) -> None:
+        """Make the table, or recognise it as ours."""
+        wanted = without_nullability(schema)
+        self._check_columns(wanted)
+        with disk_trouble(self._path):
+            make_folders(self._path.parent)
+        self._stage.open(schema)
+        self._patiently(lambda: self._prepare(wanted))
+
+    def last_published(self) -> int | None:
+        """The newest published epoch."""
+        return self._patiently(self._last)
+
+    def publication(self, epoch: int) -> Publication | None:
+        """The fence of ``epoch``, None if nobody published it."""
+        return self._patiently(lambda: self._fence(epoch))
+
+    def stager(self, epoch: int, holder: Holder, task: int) -> Stager:
+        """An Arrow file beside the store: the rows enter the database in the driver's one transaction."""
+        return self._stage.stager(epoch, holder, task)
+
+    def publish(self, wanted: Publication, output: Output, holder: Holder) -> Publication:
+        """Insert the rows and the fence, or nothing if the fence is there."""
+        del holder  # nothing in the database belongs to a replica
+        published = self._patiently(lambda: self._insert(wanted, output))
+        self._stage.remove(output)
+        return published
+
+    def rows(self, epoch: int) -> pa.Table | None:
+        """The published rows of one epoch; with a key they may have been replaced since."""
+        if self._spec.key or self.publication(epoch) is None:
+            return None
+        return self._patiently(lambda: _select(self._open(), self._spec.table, self._stage.schema(), [epoch]))
+
+    def sweep(self, dead: Sequence[str]) -> int:
+        """Remove what dead holders staged."""
+        return self._stage.sweep(dead)
+
+    def close(self) -> None:
+        """Close the database."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            # Spark calls from threads of its own, one after the other.
+            connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA synchronous=FULL")
+            self._connection = connection
+        return self._connection
+
+    def _patiently(self, act: Callable[[], Result]) -> Result:
+        """Do it, again and again while another program holds the database, up to ``locked_s``."""
+        deadline_s = time.monotonic() + self._locked_s
+        while True:
+            try:
+                return act()
+            except sqlite3.Error as error:
+                if not _is_locked(error) or time.monotonic() > deadline_s:
+                    raise _explained(error, self._path, self._locked_s) from error
+                time.sleep(_RETRY_S)
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        check_names(f"table {self._spec.table}", schema, EPOCH_COLUMN)
+        unknown = [name for name in self._spec.key if name not in schema.names]
+        if unknown:
+            raise ConnectError(
+                "LS0501",
+                f"the key of table {self._spec.table} names {', '.join(unknown)}",
+                why=f"the output has: {', '.join(schema.names)}.",
+            )
+        lowered = [name.lower() for name in schema.names]
+        twice = sorted({name for name in lowered if lowered.count(name) > 1})
+        if twice:
+            raise ConnectError("LS0501", f"SQLite does not tell {twice[0]} apart: its names ignore case")
+
+    def _prepare(self, schema: pa.Schema) -> None:
+        connection = self._open()
+        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+            # Readers and the one writer do not wait for each other. A database that was there keeps its own mode.
+            connection.execute("PRAGMA journal_mode=WAL")
+        with _transaction(connection):
+            for statement in _TABLES:
+                connection.execute(statement)
+            if not self._is_mine(connection, schema):
+                self._create(connection, schema)
+
+    def _is_mine(self, connection: sqlite3.Connection, schema: pa.Schema) -> bool:
+        """Whether the table is there and ours; False if there is none."""
+        place = f"table {self._spec.table} in {self._path}"
+        query = "SELECT format_version, job, sink, arrow_schema, key FROM _lockstep_sinks WHERE table_name = ?"
+        row = connection.execute(query, (self._spec.table.lower(),)).fetchone()
+        if row is None:
+            query = "SELECT count(*) FROM sqlite_master WHERE lower(name) = ?"
+            if connection.execute(query, (self._spec.table.lower(),)).fetchone()[0]:
+                raise ConnectError(
+                    "LS0503",
+                    f"{place} was not made by Lockstep",
+                    why="rows in it would get mixed with those of the job, without a fence.",
+                    hint="choose another name for the table.",
+                )
+            return False
+        if row[0] > FORMAT_VERSION:
+            raise newer_version(place, row[0], FORMAT_VERSION)
+        if (row[1], row[2]) != (self._job, self._sink):
+            raise owned_by_another(place, row[1], row[2])
+        check_same(place, _stored_schema(row[3]), schema)
+        if tuple(json.loads(row[4])) != self._spec.key:
+            raise ConnectError("LS0512", f"{place} was made with the key {row[4]}", hint="write to a new table.")
+        return True
+
+    def _create(self, connection: sqlite3.Connection, schema: pa.Schema) -> None:
+        table = quoted(self._spec.table)
+        columns = [
+            f"{quoted(field.name)} {column_type(field.type)}" + (" NOT NULL" if field.name in self._spec.key else "")
+            for field in schema
+        ]
+        columns.append(f"{EPOCH_COLUMN} INTEGER NOT NULL")
+        if self._spec.key:
+            columns.append(f"PRIMARY KEY ({', '.join(map(quoted, self._spec.key))})")
+        connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+        if not self._spec.key:
+            connection.execute(f"CREATE INDEX {quoted(self._spec.table + '_epoch')} ON {table} ({EPOCH_COLUMN})")
+        mine = (
+            self._spec.table.lower(),
+            FORMAT_VERSION,
+            self._job,
+            self._sink,
+            base64.b64encode(schema.serialize()).decode(),
+            json.dumps(self._spec.key),
+        )
+        connection.execute("INSERT INTO _lockstep_sinks VALUES (?, ?, ?, ?, ?, ?)", mine)
+
+    def _last(self) -> int | None:
+        query = 'SELECT max("epoch") FROM _lockstep_epochs WHERE table_name = ?'
+        newest: int | None = self._open().execute(query, (self._spec.table.lower(),)).fetchone()[0]
+        return newest
+
+    def _fence(self, epoch: int) -> Publication | None:
+        query = f'SELECT {_FENCE_COLUMNS} FROM _lockstep_epochs WHERE table_name = ? AND "epoch" = ?'  # noqa: S608
+        row = self._open().execute(query, (self._spec.table.lower(), epoch)).fetchone()
+        return Publication(*row) if row is not None else None
+
+    def _insert(self, wanted: Publication, output: Output) -> Publication:
+        connection = self._open()
+        with _transaction(connection):
+            held = self._fence(wanted.epoch)
+            if held is not None:
+                return held
+            check_order(f"table {self._spec.table} in {self._path}", wanted.epoch, self._last())
+            schema = self._stage.schema()
+            statement = _upsert(self._spec.table, schema.names, self._spec.key)
+            for batch in self._stage.batches(output):
+                columns = [to_sqlite(column) for column in batch.columns]
+                connection.executemany(statement, zip(*columns, [wanted.epoch] * batch.num_rows, strict=True))
+            published = replace(wanted, published_us=self._clock())
+            marks = ", ".join("?" for _ in range(len(_FENCE) + 1))
+            connection.execute(
+                f"INSERT INTO _lockstep_epochs (table_name, {_FENCE_COLUMNS}) VALUES ({marks})",  # noqa: S608
+                (self._spec.table.lower(), *astuple(published)),
+            )
+        return published
+
+
+def read_sqlite(path: Path, table: str, epochs: Iterable[int] | None = None) -> pa.Table:
+    """The published rows of a SQLite sink, in epoch order, in the types they were written with."""
+    if not path.is_file():
+        raise ConnectError("LS0513", f"nothing was ever published in {path}", why="there is no such database.")
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=LOCKED_S, isolation_level=None)
+    try:
+        query = "SELECT arrow_schema FROM _lockstep_sinks WHERE table_name = ?"
+        row = connection.execute(query, (table.lower(),)).fetchone()
+        if row is None:
+            raise ConnectError("LS0513", f"nothing was ever published in table {table} of {path}")
+        return _select(connection, table, _stored_schema(row[0]), None if epochs is None else sorted(set(epochs)))
+    except sqlite3.Error as error:
+        raise _explained(error, path, LOCKED_S) from error
+    finally:
+        connection.close()
+
+
+def quoted(name: str) -> str:
+    """A name as SQLite takes it.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _select(connection: sqlite3.Connection, table: str, schema: pa.Schema, epochs: list[int] | None) -> pa.Table:
+    columns = ", ".join(map(quoted, schema.names))
+    chosen = "" if epochs is None else f"WHERE {EPOCH_COLUMN} IN (SELECT value FROM json_each(?))"  # noqa: S608
+    query = f"SELECT {columns} FROM {quoted(table)} {chosen} ORDER BY {EPOCH_COLUMN}, rowid"  # noqa: S608
+    found = connection.execute(query, () if epochs is None else (json.dumps(epochs),)).fetchall()
+    values = list(zip(*found, strict=True)) if found else [()] * len(schema)
+    return pa.Table.from_arrays(
+        [from_sqlite(column, field.type) for column, field in zip(values, schema, strict=True)], schema=schema
+    )
+
+
+def _upsert(table: str, names: list[str], key: tuple[str, ...]) -> str:
+    columns = [*map(quoted, names), EPOCH_COLUMN]
+    marks = ", ".join("?" for _ in columns)
+    insert = f"INSERT INTO {quoted(table)} AS held ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+    if not key:
+        return insert
+    others = [name for name in columns if name not in {quoted(each) for each in key}]
+    changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+    # Rows of an epoch come in no order: of two with one key the greater wins, whichever comes first, in every replica.
+    held = " || ',' || ".join(f"quote(held.{name})" for name in others)
+    new = " || ',' || ".join(f"quote(excluded.{name})" for name in others)
+    newer = f"held.{EPOCH_COLUMN} < excluded.{EPOCH_COLUMN} OR {held} < {new}"
+    return f"{insert} ON CONFLICT ({', '.join(map(quoted, key))}) DO UPDATE SET {changes} WHERE {newer}"
+
+
+def _stored_schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _is_locked(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _explained(error: sqlite3.Error, path: Path, locked_s: float) -> ConnectError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if _is_locked(error):
+        return ConnectError(
+            "LS0511",
+            f"{path} has been locked for {locked_s:g} s",
+            why="another program holds a transaction open in this database.",
+            hint="end that transaction; the epoch is published by the next attempt.",
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return ConnectError(
+            "LS0508",
+            f"no space left to write {path}",
+            why=f"SQLite says: {error}. Nothing of this epoch became visible.",
+            hint="make room; the epoch is published by the next attempt.",
+        )
+    if code == sqlite3.SQLITE_CONSTRAINT:
+        return ConnectError(
+            "LS0515",
+            f"a row does not fit its table in {path}",
+            why=f"SQLite says: {error}. A column of the key must not be null.",
+            hint="filter such rows out before the sink, or leave the column out of the key.",
+        )
+    return ConnectError(
+        "LS0509", f"cannot use {path}: {error}", hint="check that it is a SQLite database and writable."
+    )

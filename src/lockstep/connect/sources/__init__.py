@@ -1,0 +1,1 @@
+"""The working sides of the sources, one file each."""

@@ -1,0 +1,263 @@
+"""Reading a folder that is watched: files are read once, in an order that all replicas agree on.
+
+The position is an index into one list of chunks, which grows in the ledger: whoever seals an epoch seals with it the
+chunks that it reads, each with path, size, time and hash. So what an epoch holds is fixed before anyone reads it, and
+a file that changed afterwards is recognised. Nothing is ever moved or deleted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from lockstep.connect.disk import disk_trouble, inside
+from lockstep.connect.formats import CorruptContent, csv_table, json_lines_table, parquet_table
+from lockstep.connect.protocols import Advance, Place, Slice
+from lockstep.connect.sources.chunks import (
+    ChangedUnderway,
+    Chunk,
+    FileLook,
+    chunk_bytes,
+    content_hash,
+    next_chunk,
+    parquet_hash,
+)
+from lockstep.connect.sources.ranges import BATCH_ROWS
+from lockstep.connect.sources.watch import Watch, list_files
+from lockstep.connect.specs import FilesSource
+from lockstep.connect.stores import LazyStore
+from lockstep.errors import ConnectError
+from lockstep.store.arrow import arrow_schema
+from lockstep.store.protocols import Item, Positions
+
+ITEMS_PER_EPOCH_MAX = 2000
+"""Bounds an epoch over many files with hardly a record in each: every item is a row in the ledger."""
+
+
+@dataclass
+class _Known:
+    """The files that are in the sealed list, up to a position: path -> newest chunk."""
+
+    chunks: dict[str, Chunk]
+    until: int
+    newest: Chunk | None = None
+
+
+class FilesSide:
+    """The working side of :func:`lockstep.connect.specs.files` as a source."""
+
+    def __init__(self, spec: FilesSource, place: Place, source: str) -> None:
+        self._spec = spec
+        self._source = source
+        self._folder = place.project / spec.path
+        self._schema = arrow_schema(spec.schema)
+        self._store = LazyStore(place)
+        self._watch = Watch(self._folder, spec.pattern, spec.still_for_us)
+        self._known: _Known | None = None
+        self._trimmed_to = 0
+
+    def start(self) -> Positions:
+        """The beginning of the list."""
+        return {"0": 0}
+
+    def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
+        """The next chunks: first the rest of a file already begun, then files that are finished, oldest first."""
+        known = self._known_files(since.get("0", 0))
+        looks = self._watch.look(now_us)
+        self._refuse_changed(looks, known)
+        chunks: list[Chunk] = []
+        changed_us: list[int] = []
+        for look, after in self._to_read(looks, known):
+            self._take(look, after, records_max, chunks, changed_us)
+            if sum(chunk.records for chunk in chunks) >= records_max or len(chunks) >= ITEMS_PER_EPOCH_MAX:
+                break
+        items = [Item(self._source, known.until + index, chunk.to_json()) for index, chunk in enumerate(chunks)]
+        return Advance(
+            {"0": known.until + len(items)},
+            sum(chunk.records for chunk in chunks),
+            items,
+            min(now_us, *changed_us) if changed_us else None,
+            min(now_us, max(changed_us)) if changed_us else None,
+        )
+
+    def slices(self, start: Positions, end: Positions) -> list[Slice]:
+        """One piece per chunk; it carries the chunk, so that workers need no store."""
+        first, last = start.get("0", 0), end.get("0", 0)
+        items = self._store.get().items(self._source, first, last)
+        assert len(items) == last - first, (
+            f"chunks {first} to {last} of {self._source} are sealed, {len(items)} are kept"
+        )
+        return [
+            Slice("0", item.position, item.position + 1, int(item.body["records"]), dict(item.body)) for item in items
+        ]
+
+    def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+        """The records of one chunk: all of them, or none if its content is corrupt and set aside.
+
+        What is corrupt is a function of the sealed bytes alone, so every replica sets the same chunks aside.
+        """
+        chunk = Chunk.from_json(piece.detail)
+        try:
+            table = self._table(chunk)
+        except CorruptContent as corrupt:
+            self._set_aside(piece.start, chunk, corrupt)
+            return
+        yield from table.to_batches(max_chunksize=BATCH_ROWS)
+
+    def trim(self, positions: Positions) -> None:
+        """Drop items of files that are gone. While a file is there, its items keep it from being read again."""
+        position = positions.get("0", 0)
+        if position <= self._trimmed_to or not self._folder.is_dir():
+            return
+        there = {look.path for look in list_files(self._folder)}
+        store = self._store.get()
+        newest = store.last_item(self._source)
+        keep_from = min(position, newest.position if newest else 0)
+        gone = [item.position for item in store.items(self._source, 0, keep_from) if item.body["path"] not in there]
+        store.drop_items(self._source, gone)
+        self._trimmed_to = position
+
+    def close(self) -> None:
+        """Close the store if it was opened."""
+        self._store.close()
+
+    def _known_files(self, until: int) -> _Known:
+        """The sealed list up to ``until``, from memory and from what others have sealed since."""
+        store = self._store.get()
+        if self._known is None or until < self._known.until:
+            bodies = [Chunk.from_json(body) for body in store.item_bodies(self._source)]
+            self._known = _Known({chunk.path: chunk for chunk in bodies}, until, bodies[-1] if bodies else None)
+        for item in store.items(self._source, self._known.until, until):
+            chunk = Chunk.from_json(item.body)
+            self._known.chunks[chunk.path] = chunk
+            self._known.newest = chunk
+        self._known.until = until
+        return self._known
+
+    def _refuse_changed(self, looks: list[FileLook], known: _Known) -> None:
+        for look in looks:
+            chunk = known.chunks.get(look.path)
+            if chunk is not None and (chunk.size, chunk.mtime_ns) != (look.size, look.mtime_ns):
+                raise self._changed(chunk, _difference(chunk, look.size, look.mtime_ns))
+
+    def _to_read(self, looks: list[FileLook], known: _Known) -> Iterator[tuple[FileLook, Chunk | None]]:
+        begun = known.newest if known.newest is not None and not known.newest.last else None
+        if begun is not None:
+            yield FileLook(begun.path, begun.size, begun.mtime_ns, self._changed_us(looks, begun)), begun
+        for look in looks:
+            if look.path not in known.chunks and self._watch.is_finished(look):
+                yield look, None
+
+    def _changed_us(self, looks: list[FileLook], chunk: Chunk) -> int:
+        return next((look.changed_us for look in looks if look.path == chunk.path), chunk.mtime_ns // 1000)
+
+    def _take(
+        self, look: FileLook, after: Chunk | None, records_max: int, chunks: list[Chunk], changed_us: list[int]
+    ) -> None:
+        """Append the chunks of one file, until it ends or the epoch is full."""
+        while len(chunks) < ITEMS_PER_EPOCH_MAX:
+            left = records_max - sum(chunk.records for chunk in chunks)
+            if left <= 0 and chunks:
+                return
+            following = self._next_chunk(look, after, max(1, left))
+            if following is None:
+                self._watch.look_soon()
+                return
+            after = following
+            chunks.append(after)
+            changed_us.append(look.changed_us)
+            if after.last:
+                return
+
+    def _next_chunk(self, look: FileLook, after: Chunk | None, records_max: int) -> Chunk | None:
+        """None if the file is not to be read yet: it is new, and changed or vanished since the look."""
+        path = inside(self._folder, look.path)
+        with disk_trouble(path):
+            try:
+                _check_unchanged(path, look)
+                chunk = next_chunk(self._folder, look, self._spec.format, after, records_max)
+                _check_unchanged(path, look)
+            except FileNotFoundError:
+                return self._lost_rest(after) if after is not None else None
+            except ChangedUnderway as error:
+                if after is None:
+                    return None
+                raise self._changed(after, "its size or its time is another.") from error
+        return chunk
+
+    def _lost_rest(self, after: Chunk) -> Chunk:
+        """What stands for the rest of a file that vanished before it was read to its end."""
+        if self._spec.on_corrupt == "stop":
+            raise self._missing(after)
+        reason = "the file was removed before it was read to its end"
+        return replace(after, start=after.end, end=after.size, hash="", records=0, last=True, broken=reason)
+
+    def _table(self, chunk: Chunk) -> pa.Table:
+        if chunk.broken:
+            raise CorruptContent(chunk.broken, chunk.first_line)
+        path = inside(self._folder, chunk.path)
+        try:
+            stat = path.stat()
+            if (stat.st_size, stat.st_mtime_ns) != (chunk.size, chunk.mtime_ns):
+                raise self._changed(chunk, _difference(chunk, stat.st_size, stat.st_mtime_ns))
+            if self._spec.format == "parquet":
+                self._check_hash(chunk, parquet_hash(path, chunk.size))
+                return parquet_table(path, range(chunk.start, chunk.end), self._schema)
+            data = chunk_bytes(self._folder, chunk)
+        except FileNotFoundError as error:
+            raise self._missing(chunk) from error
+        self._check_hash(chunk, content_hash(data))
+        if self._spec.format == "csv":
+            return csv_table(data, chunk.header, self._schema, chunk.first_line)
+        return json_lines_table(data, self._schema, chunk.first_line)
+
+    def _check_hash(self, chunk: Chunk, found: str) -> None:
+        if found != chunk.hash:
+            raise self._changed(chunk, "its content is another, although size and time are the same.")
+
+    def _set_aside(self, position: int, chunk: Chunk, corrupt: CorruptContent) -> None:
+        path = self._folder / chunk.path
+        where = f"{path}, line {corrupt.line}" if corrupt.line is not None else f"{path}"
+        if self._spec.on_corrupt == "stop":
+            raise ConnectError(
+                "LS0506",
+                f"{where} cannot be read",
+                why=f"{corrupt.reason} (in bytes {chunk.start} to {chunk.end} of the file).",
+                hint='mend the producer; on_corrupt="set-aside" lets the job go on without such parts.',
+            )
+        store = self._store.get()
+        known = {(source, at) for source, at, _ in store.set_aside_items()}
+        reason = store.set_aside(self._source, position, f"{where}: {corrupt.reason}")
+        if (self._source, position) not in known:
+            store.add_event("set-aside", f"{self._source}: {chunk.records} records set aside: {reason}")
+
+    def _changed(self, chunk: Chunk, difference: str) -> ConnectError:
+        return ConnectError(
+            "LS0504",
+            f"{self._folder / chunk.path} changed after it was sealed",
+            why=f"{difference} Epochs that hold it could no longer be computed again with the same result.",
+            hint="put the old file back, or remove it if nobody needs it any more; give new content a new name.",
+        )
+
+    def _missing(self, chunk: Chunk) -> ConnectError:
+        return ConnectError(
+            "LS0505",
+            f"{self._folder / chunk.path} is missing",
+            why="it was sealed into an epoch that a replica still has to read.",
+            hint="put it back, unchanged and with its old modification time; remove files only below the job's floor.",
+        )
+
+
+def _check_unchanged(path: Path, look: FileLook) -> None:
+    stat = path.stat()
+    if (stat.st_size, stat.st_mtime_ns) != (look.size, look.mtime_ns):
+        raise ChangedUnderway
+
+
+def _difference(chunk: Chunk, size: int, mtime_ns: int) -> str:
+    if size != chunk.size:
+        return f"it had {chunk.size} bytes and now has {size}."
+    return f"its modification time moved by {(mtime_ns - chunk.mtime_ns) / 1e9:g} s."

@@ -1,0 +1,69 @@
+"""Reading a journal: positions are its own, one partition of the source for each of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from lockstep.connect.protocols import Advance, Place, Slice
+from lockstep.connect.sources.ranges import BATCH_ROWS, fair_shares, split_range
+from lockstep.connect.specs import JournalSource
+from lockstep.store.arrow import arrow_schema
+from lockstep.store.journal import open_journal
+from lockstep.store.protocols import Positions
+
+
+class JournalSide:
+    """The working side of :func:`lockstep.connect.specs.journal`."""
+
+    def __init__(self, spec: JournalSource, place: Place, source: str) -> None:
+        del source  # a journal's positions need no items in the ledger
+        self._schema = arrow_schema(spec.schema)
+        self._journal = open_journal(place.store, spec.name, spec.schema, spec.partitions)
+
+    def start(self) -> Positions:
+        """Every partition at its oldest kept record."""
+        return {str(partition): begin for partition, begin in self._journal.begins().items()}
+
+    def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
+        """What was appended after ``since``, the limit shared fairly between the partitions."""
+        del now_us
+        ends = {str(partition): end for partition, end in self._journal.ends().items()}
+        since = {partition: since.get(partition, 0) for partition in ends}
+        shares = fair_shares({name: max(0, ends[name] - since[name]) for name in ends}, records_max)
+        until = {name: since[name] + shares[name] for name in ends}
+        times = [
+            span
+            for name, count in shares.items()
+            if count and (span := self._journal.ingested(int(name), since[name], until[name]))
+        ]
+        return Advance(
+            until,
+            sum(shares.values()),
+            ingested_oldest_us=min((oldest for oldest, _ in times), default=None),
+            ingested_newest_us=max((newest for _, newest in times), default=None),
+        )
+
+    def slices(self, start: Positions, end: Positions) -> list[Slice]:
+        """The range of each partition, large ones in several pieces."""
+        return [
+            piece
+            for partition in sorted(end, key=int)
+            for piece in split_range(partition, start.get(partition, 0), end[partition])
+        ]
+
+    def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+        """The records of one piece."""
+        for batch in self._journal.read(int(piece.partition), piece.start, piece.end):
+            fitting = batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
+            for offset in range(0, fitting.num_rows, BATCH_ROWS):
+                yield fitting.slice(offset, BATCH_ROWS)
+
+    def trim(self, positions: Positions) -> None:
+        """Let the journal forget what is below ``positions``."""
+        self._journal.trim({int(partition): position for partition, position in positions.items()})
+
+    def close(self) -> None:
+        """Close the journal's files."""
+        self._journal.close()

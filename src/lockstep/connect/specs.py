@@ -1,0 +1,415 @@
+"""What a user writes to name a source or a sink: plain frozen data, checked when it is made; nothing is opened.
+
+A spec is part of the plan: it goes to JSON and back, can be compared between versions of a job, and is drawn. The other
+half of a connector, which does the work, is made from it by :mod:`lockstep.connect.working`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import PurePosixPath
+from typing import Any, ClassVar, Literal, overload
+
+from lockstep.durations import Duration, duration_text, duration_us
+from lockstep.errors import ConnectError
+from lockstep.plan.schema import Schema, parse_schema
+from lockstep.plan.specs import Guarantee
+from lockstep.store.names import checked_name
+
+SourceFormat = Literal["jsonl", "csv", "parquet"]
+SinkFormat = Literal["parquet", "jsonl"]
+OnCorrupt = Literal["set-aside", "stop"]
+
+RATE_SCHEMA = "seq bigint, at timestamp"
+PARTITIONS_MAX = 1024
+PER_SECOND_MAX = 100_000_000
+"""More than any machine makes; above it the microseconds of neighbouring records are all the same anyway."""
+
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True)
+class JournalSource:
+    """Read a journal: see :func:`journal`."""
+
+    name: str
+    schema: Schema
+    partitions: int = 1
+
+    kind: ClassVar[str] = "journal"
+
+    def __post_init__(self) -> None:
+        checked_name("journal", self.name)
+        _check(
+            1 <= self.partitions <= PARTITIONS_MAX,
+            f"a journal cannot have {self.partitions} partitions",
+            f"it has 1 to {PARTITIONS_MAX} of them.",
+        )
+
+    def describe(self) -> str:
+        """One line for drawings and messages."""
+        return f"journal {self.name}" + (f", {self.partitions} partitions" if self.partitions > 1 else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for :func:`spec_from_json`."""
+        return {"name": self.name, "schema": self.schema.to_json(), "partitions": self.partitions}
+
+
+@dataclass(frozen=True)
+class FilesSource:
+    """Read a folder that is watched: see :func:`files`."""
+
+    path: str
+    schema: Schema
+    format: SourceFormat = "jsonl"
+    still_for_us: int = 1_000_000
+    on_corrupt: OnCorrupt = "set-aside"
+    pattern: str = "*"
+
+    kind: ClassVar[str] = "files"
+
+    def __post_init__(self) -> None:
+        _check_path(self.path)
+        _check_choice("format", self.format, ("jsonl", "csv", "parquet"))
+        _check_choice("on_corrupt", self.on_corrupt, ("set-aside", "stop"))
+        nested = [field.name for field in self.schema.fields if field.type.startswith(("array<", "map<", "struct<"))]
+        _check(
+            self.format != "csv" or not nested,
+            f"a CSV file cannot hold {', '.join(nested)}",
+            'arrays, maps and structs have no form in CSV; use format="jsonl" or "parquet".',
+        )
+        _check(bool(self.pattern), "the pattern is empty", 'write pattern="*.jsonl", or leave it out for all files.')
+
+    def describe(self) -> str:
+        """One line for drawings and messages."""
+        still = duration_text(self.still_for_us)
+        return f"files {_with_pattern(self.path, self.pattern)} ({self.format}, still for {still}, {self.on_corrupt})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for :func:`spec_from_json`."""
+        return {**asdict(self), "schema": self.schema.to_json()}
+
+
+@dataclass(frozen=True)
+class RateSource:
+    """Make records at a steady pace: see :func:`rate`."""
+
+    per_second: float
+    limit: int | None = None
+
+    kind: ClassVar[str] = "rate"
+
+    def __post_init__(self) -> None:
+        _check(
+            0 < self.per_second <= PER_SECOND_MAX,
+            f"a rate cannot be {self.per_second} per second",
+            f"it is above 0 and at most {PER_SECOND_MAX:,}.",
+        )
+        _check(self.limit is None or self.limit >= 1, f"a limit of {self.limit} records", "a limit is at least 1.")
+
+    @property
+    def schema(self) -> Schema:
+        """Always ``seq bigint, at timestamp``."""
+        return parse_schema(RATE_SCHEMA)
+
+    def describe(self) -> str:
+        """One line for drawings and messages."""
+        return f"rate {self.per_second:g}/s" + (f", {self.limit} records" if self.limit is not None else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for :func:`spec_from_json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CollectionSource:
+    """Records that are in the job itself: see :func:`collection`. Kept as JSON lines: nothing can change them."""
+
+    lines: tuple[str, ...]
+    schema: Schema
+    epoch_ends: tuple[int, ...] = ()
+    """Positions that an epoch does not read across, one after each list that was given; empty: no such bounds."""
+
+    kind: ClassVar[str] = "collection"
+
+    def describe(self) -> str:
+        """One line for drawings and messages."""
+        lists = f" in {len(self.epoch_ends)} lists" if self.epoch_ends else ""
+        return f"collection of {len(self.lines)} records{lists}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for :func:`spec_from_json`."""
+        return {"lines": list(self.lines), "schema": self.schema.to_json(), "epoch_ends": list(self.epoch_ends)}
+
+
+@dataclass(frozen=True)
+class FilesSink:
+    """Publish epochs as files: see :func:`files`."""
+
+    path: str
+    format: SinkFormat = "parquet"
+
+    kind: ClassVar[str] = "files"
+    guarantee: ClassVar[Guarantee] = "exactly-once"
+
+    def __post_init__(self) -> None:
+        _check_path(self.path)
+        _check_choice("format", self.format, ("parquet", "jsonl"))
+
+    def describe(self) -> str:
+        """One line for drawings and messages."""
+        return f"files {self.path} ({self.format})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for :func:`spec_from_json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SqliteSink:
+    """Publish epochs into a table of a SQLite database: see :func:`sqlite`."""
+
+    path: str
+    table: str
+    key: tuple[str, ...] = ()
+
+    kind: ClassVar[str] = "sqlite"
+    guarantee: ClassVar[Guarantee] = "exactly-once"
+
+    def __post_init__(self) -> None:
+        _check_path(self.path)
+        named_well = bool(_TABLE.fullmatch(self.table)) and not self.table.lower().startswith(("sqlite_", "_lockstep"))
+        _check(named_well, f'"{self.table}" cannot be the name of a table', _TABLE_RULE)
+        _check(len(set(self.key)) == len(self.key), f"the key {self.key} names a column twice", "name each once.")
+
+    def describe(self) -> str:
+        """One line for drawings and messages."""
+        return f"sqlite {self.path} table {self.table}" + (f", key {', '.join(self.key)}" if self.key else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for :func:`spec_from_json`. Not "path": the tables of a database are several places."""
+        return {"database": self.path, "table": self.table, "key": list(self.key)}
+
+
+@dataclass(frozen=True)
+class ConsoleSink:
+    """Print epochs: see :func:`console`."""
+
+    rows_max: int = 20
+
+    kind: ClassVar[str] = "console"
+    guarantee: ClassVar[Guarantee] = "at-least-once"
+
+    def __post_init__(self) -> None:
+        _check(self.rows_max >= 1, f"rows_max={self.rows_max} would print nothing", "it is at least 1.")
+
+    def describe(self) -> str:
+        """One line for drawings and messages."""
+        return f"console, {self.rows_max} rows per epoch"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for :func:`spec_from_json`."""
+        return asdict(self)
+
+
+AnySource = JournalSource | FilesSource | RateSource | CollectionSource
+AnySink = FilesSink | SqliteSink | ConsoleSink
+
+
+def journal(name: str, *, schema: str | Schema, partitions: int = 1) -> JournalSource:
+    """Read the journal ``name``: what `lockstep put` and the journal's other writers append, in order and never lost.
+
+    >>> journal("logins", schema="user string, ok boolean, at timestamp").describe()
+    'journal logins'
+    """
+    return JournalSource(name, parse_schema(schema), partitions)
+
+
+@overload
+def files(
+    path: str,
+    *,
+    schema: str | Schema,
+    format: SourceFormat = ...,
+    still_for: Duration = ...,
+    on_corrupt: OnCorrupt = ...,
+    pattern: str = ...,
+) -> FilesSource: ...
+
+
+@overload
+def files(path: str, *, format: SinkFormat = ..., schema: None = ...) -> FilesSink: ...
+
+
+def files(
+    path: str,
+    *,
+    format: str | None = None,
+    schema: str | Schema | None = None,
+    still_for: Duration = "1 second",
+    on_corrupt: OnCorrupt = "set-aside",
+    pattern: str = "*",
+) -> FilesSource | FilesSink:
+    """A folder of files: with a schema a source that watches it, without one a sink that publishes into it.
+
+    >>> files("in/logins", schema="user string, ok boolean", pattern="*.jsonl").describe()
+    'files in/logins/*.jsonl (jsonl, still for 1 second, set-aside)'
+    >>> files("out/alerts").describe()
+    'files out/alerts (parquet)'
+
+    As a source: ``format`` is "jsonl" (the default), "csv" (with a header row) or "parquet". A file is read once,
+    when its size and time have been still for ``still_for``. Content that does not parse is set aside and reported,
+    and the job goes on; ``on_corrupt="stop"`` stops it instead. As a sink: ``format`` is "parquet" (the default) or
+    "jsonl".
+    """
+    if schema is None:
+        return FilesSink(str(path), format or "parquet")  # type: ignore[arg-type]
+    return FilesSource(
+        str(path),
+        parse_schema(schema),
+        format or "jsonl",  # type: ignore[arg-type]
+        duration_us(still_for),
+        on_corrupt,
+        pattern,
+    )
+
+
+def rate(per_second: float, *, limit: int | None = None) -> RateSource:
+    """Synthetic records ``seq bigint, at timestamp`` at a steady pace: the same ones in every replica.
+
+    >>> rate(1000).describe()
+    'rate 1000/s'
+    """
+    return RateSource(per_second, limit)
+
+
+def collection(
+    records: Iterable[Mapping[str, Any]] | None = None,
+    *,
+    schema: str | Schema,
+    epochs: Iterable[Iterable[Mapping[str, Any]]] | None = None,
+) -> CollectionSource:
+    """Records that are part of the job, for tests and examples; with ``epochs`` no epoch holds more than one list.
+
+    >>> collection([{"user": "ann"}, {"user": "bob"}], schema="user string").describe()
+    'collection of 2 records'
+    >>> collection(epochs=[[{"user": "ann"}], [{"user": "bob"}]], schema="user string").describe()
+    'collection of 2 records in 2 lists'
+    """
+    _check((records is None) != (epochs is None), "a collection is given once", "give either records or epochs=.")
+    parsed = parse_schema(schema)
+    lists = [list(records)] if records is not None else [list(each) for each in epochs or ()]
+    ends: list[int] = []
+    lines: list[str] = []
+    for each in lists:
+        lines += [_line(record, len(lines) + index) for index, record in enumerate(each)]
+        ends.append(len(lines))
+    return CollectionSource(tuple(lines), parsed, tuple(ends) if epochs is not None else ())
+
+
+def sqlite(path: str, *, table: str, key: str | Sequence[str] | None = None) -> SqliteSink:
+    """A table in a SQLite database, written in one transaction per epoch; with ``key`` newer rows replace older ones.
+
+    >>> sqlite("out/alerts.db", table="alerts", key=("user",)).describe()
+    'sqlite out/alerts.db table alerts, key user'
+    """
+    columns = (key,) if isinstance(key, str) else tuple(key or ())
+    return SqliteSink(str(path), table, columns)
+
+
+def console(rows_max: int = 20) -> ConsoleSink:
+    """Print each epoch's first rows. At least once: after a crash an epoch may be printed again.
+
+    >>> console().guarantee
+    'at-least-once'
+    """
+    return ConsoleSink(rows_max)
+
+
+def spec_from_json(kind: str, data: Mapping[str, Any]) -> AnySource | AnySink:
+    """The spec that ``to_json`` wrote.
+
+    >>> spec = rate(10, limit=5)
+    >>> spec_from_json(spec.kind, spec.to_json()) == spec
+    True
+    """
+    make = _FROM_JSON.get(kind)
+    if make is None:
+        raise ConnectError(
+            "LS0501",
+            f'there is no source or sink of the kind "{kind}"',
+            why=f"this version knows: {', '.join(sorted(_FROM_JSON))}.",
+        )
+    return make({name: value for name, value in data.items() if name != "kind"})
+
+
+def _files_from_json(data: dict[str, Any]) -> FilesSource | FilesSink:
+    if "schema" not in data:
+        return FilesSink(**data)
+    return FilesSource(**{**data, "schema": Schema.from_json(data["schema"])})
+
+
+def _collection_from_json(data: dict[str, Any]) -> CollectionSource:
+    return CollectionSource(tuple(data["lines"]), Schema.from_json(data["schema"]), tuple(data["epoch_ends"]))
+
+
+_FROM_JSON: dict[str, Callable[[dict[str, Any]], AnySource | AnySink]] = {
+    "journal": lambda data: JournalSource(**{**data, "schema": Schema.from_json(data["schema"])}),
+    "files": _files_from_json,
+    "rate": lambda data: RateSource(**data),
+    "collection": _collection_from_json,
+    "sqlite": lambda data: SqliteSink(data["database"], data["table"], tuple(data["key"])),
+    "console": lambda data: ConsoleSink(**data),
+}
+
+_TABLE_RULE = (
+    'a table\'s name is letters, digits and \'_\', does not begin with a digit, "sqlite_" or "_lockstep", '
+    "and has at most 63 characters."
+)
+
+
+def _line(record: Mapping[str, Any], index: int) -> str:
+    _check(isinstance(record, Mapping), f"record {index} of the collection is {record!r}", "a record is a dict.")
+    try:
+        return json.dumps(dict(record), default=_as_text)
+    except (TypeError, ValueError) as error:
+        raise ConnectError(
+            "LS0501", f"record {index} of the collection is not plain data", why=f"{error}.", hint=_PLAIN_RULE
+        ) from error
+
+
+_PLAIN_RULE = "use text, numbers, booleans, None, lists and dicts; dates and times as ISO 8601 text or datetime."
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def _with_pattern(path: str, pattern: str) -> str:
+    return str(PurePosixPath(path) / pattern) if pattern != "*" else path
+
+
+def _check_path(path: str) -> None:
+    _check(
+        bool(path.strip()) and "\0" not in path,
+        f"{path!r} is not a path",
+        "a path is relative to the project folder, or absolute.",
+    )
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    _check(value in choices, f'{name}="{value}" is not known here', f"it is one of: {', '.join(choices)}.")
+
+
+def _check(holds: bool, fact: str, why: str) -> None:
+    if not holds:
+        raise ConnectError("LS0501", fact, why=why)

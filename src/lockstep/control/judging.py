@@ -1,0 +1,54 @@
+"""Who is right when replicas disagree about an epoch: a pure function of the digests that were reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lockstep.clock import US_PER_S
+from lockstep.store.protocols import Digest, Divergence
+
+VOTES_TIMEOUT_S = 10.0
+"""How long to wait for the digests of the other replicas before judging with those there are."""
+Verdict = Literal["go-on", "reseed", "stop"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What happens to the replica that reported the divergence, and to others that turn out to be wrong."""
+
+    verdict: Verdict
+    wrong: tuple[str, ...] = ()
+    """Replicas to kill and seed again (besides a ``reseed`` of the reporter)."""
+    published_is_wrong: bool = False
+    reason: str = ""
+
+
+def judge(
+    divergence: Divergence,
+    digests: Sequence[Digest],
+    live: Sequence[str],
+    on_divergence: Literal["stop", "continue"],
+    now_us: int,
+) -> Judgement | None:
+    """The judgement, or None to wait for more digests."""
+    votes = {one.replica: one.digest for one in digests if one.sink == divergence.sink and one.replica in live}
+    waited_s = (now_us - divergence.at_us) / US_PER_S
+    if len(live) >= 3 and len(votes) < len(live) and waited_s < VOTES_TIMEOUT_S:
+        return None
+    publisher = divergence.published_by.rpartition(".")[0]
+    votes.setdefault(divergence.replica, divergence.digest)
+    # The publisher may be gone, but its vote is in the sink.
+    votes.setdefault(publisher, divergence.published_digest)
+    most, count = Counter(votes.values()).most_common(1)[0]
+    if len(votes) < 3 or count * 2 <= len(votes):
+        if on_divergence == "stop":
+            return Judgement("stop", reason="there is no majority to tell who is right")
+        return Judgement("reseed", reason="there is no majority; going on with the published copy")
+    wrong = tuple(sorted(name for name, vote in votes.items() if vote != most and name != divergence.replica))
+    published_is_wrong = divergence.published_digest != most
+    if divergence.digest == most:
+        return Judgement("go-on", wrong, published_is_wrong, "the majority agrees with this replica")
+    return Judgement("reseed", wrong, published_is_wrong, "the majority disagrees with this replica")

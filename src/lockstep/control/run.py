@@ -1,0 +1,165 @@
+"""Running a job: check that it may run here, then supervise it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lockstep.api.loading import LoadedJob, save_code
+from lockstep.config import STORE_FOLDER, Settings, load_settings
+from lockstep.connect.protocols import Place
+from lockstep.connect.working import sink_side, source_side
+from lockstep.control.processes import end_leftover
+from lockstep.control.retention import note_reader
+from lockstep.control.supervisor import LEASE, LEASE_S, Supervisor, replica_names
+from lockstep.errors import RunError
+from lockstep.machine import find_java
+from lockstep.plan.fingerprints import differences
+from lockstep.plan.graph import Graph
+from lockstep.runtime.environment import refused_settings
+from lockstep.runtime.spec import ReplicaSpec, job_folder, replica_folder
+from lockstep.store.protocols import Store
+from lockstep.store.sqlite_store import open_store
+
+_LEFTOVER_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A job that may run: its store is open, its settings hold, nobody else runs it."""
+
+    graph: Graph
+    settings: Settings
+    store: Store
+    supervisor: Supervisor
+
+
+def prepare_run(
+    loaded: LoadedJob,
+    project: Path,
+    run_overrides: Mapping[str, Any] | None = None,
+    spark_overrides: Mapping[str, Any] | None = None,
+) -> PreparedRun:
+    """Refuse what cannot work before anything runs; take the job's lease."""
+    graph = loaded.job.graph()
+    settings = load_settings(project, graph.options, run_overrides, spark_overrides)
+    _refuse_pinned(settings)
+    find_java()
+    folder = (project / STORE_FOLDER).resolve()
+    store = open_store(folder, graph.name)
+    identity = str(os.getpid())
+    _take_lease(store, graph.name, identity)
+    _follow_plan(store, graph)
+    _end_leftovers(store, folder, graph.name)
+    _forget_removed(store, settings)
+    job_file = save_code(loaded, job_folder(folder, graph.name) / "code" / loaded.code_hash[:16])
+    template = ReplicaSpec(
+        project=str(project.resolve()),
+        store=str(folder),
+        job=graph.name,
+        job_file=f"{job_file}:{loaded.variable}",
+        code_hash=loaded.code_hash,
+        replica="",
+        seed="auto",
+        settings=settings.model_dump(mode="json"),
+    )
+    return PreparedRun(graph, settings, store, _supervisor(graph, settings, store, template, identity))
+
+
+def _supervisor(graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str) -> Supervisor:
+    place = Place(Path(template.project), Path(template.store), template.job)
+    sources = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
+    sinks = {step.id: sink_side(step.spec, step.id, place) for step in graph.sinks}
+    journals = {
+        step.id: place.store / "journals" / str(step.spec.to_json()["name"])
+        for step in graph.sources
+        if step.spec.kind == "journal"
+    }
+    for folder in journals.values():
+        note_reader(folder, graph.name)
+    return Supervisor(store, template, settings, sources, sinks, journals, identity)
+
+
+def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
+    """Run until stopped by a signal (once: gracefully, twice: at once). Raises what made the job impossible."""
+    supervisor = prepared.supervisor
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, lambda *_: supervisor.stop())
+    try:
+        supervisor.run(on_tick)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if supervisor.failure is not None:
+        raise supervisor.failure
+
+
+def _refuse_pinned(settings: Settings) -> None:
+    for replica in replica_names(settings.run.replicas):
+        if pinned := refused_settings(settings.spark_of(replica)):
+            raise RunError(
+                "LS0611",
+                f"these Spark settings are pinned and cannot be changed: {', '.join(pinned)}",
+                why="they change results, and replicas must not differ.",
+                hint="take them out of lockstep.toml or --spark-conf.",
+            )
+
+
+def _take_lease(store: Store, job: str, identity: str) -> None:
+    holder = store.holder(LEASE)
+    if holder is not None and holder != identity and not _alive(int(holder)):
+        store.release(LEASE, holder)
+    if not store.acquire(LEASE, identity, LEASE_S):
+        raise RunError(
+            "LS0610",
+            f'job "{job}" is already running in this folder',
+            why=f"process {store.holder(LEASE)} supervises it.",
+            hint="stop it first (Ctrl-C there), or look at it with `lockstep status`.",
+        )
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _follow_plan(store: Store, graph: Graph) -> None:
+    """A checkpoint holds state by position, not by name: a changed stateful plan would misread it silently."""
+    plan = json.dumps(graph.fingerprint(), sort_keys=True)
+    held = store.put_fact_if_absent("plan", plan)
+    if held == plan:
+        return
+    changed = differences(json.loads(held), graph.fingerprint())
+    store.release(LEASE, str(os.getpid()))
+    raise RunError(
+        "LS0609",
+        f'job "{graph.name}" was changed in a way its checkpoint cannot follow',
+        why="; ".join(changed) + ".",
+        hint="undo the change, or run it as a new job: give Job(...) another name and its sinks other places.",
+    )
+
+
+def _end_leftovers(store: Store, folder: Path, job: str) -> None:
+    """An earlier supervisor that was killed leaves replicas that are just noticing it."""
+    for said in store.progress():
+        store.retire(said.replica)
+        if end_leftover(said.pid, replica_folder(folder, job, said.replica), _LEFTOVER_PATIENCE_S):
+            store.add_event("leftover-ended", f"pid {said.pid} of an earlier run", said.replica)
+
+
+def _forget_removed(store: Store, settings: Settings) -> None:
+    names = replica_names(settings.run.replicas)
+    for said in store.progress():
+        if said.replica not in names:
+            store.remove(said.replica)

@@ -1,0 +1,161 @@
+"""What to do about each replica: a pure function of what is seen and a passed-in time.
+
+The shell around it (``supervisor.py``) starts and kills processes; nothing here does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lockstep.clock import US_PER_S
+from lockstep.config import RunSettings
+from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_DRAINED, EXIT_JOB_ERROR, Seed
+from lockstep.store.protocols import Progress
+
+PATIENCE_WITH_THE_LAST = 5
+"""The only replica left is given this many times the hang timeout: killing it is certain to stop the output."""
+BEHIND_TIMEOUT_S = 60.0
+"""A replica whose lag has not shrunk over this long while it is behind is replaced by a seeded one."""
+_COMPUTING = frozenset({"running", "catching-up"})
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One replica as the supervisor sees it."""
+
+    name: str
+    alive: bool
+    started_us: int
+    progress: Progress | None
+    """Its newest word, if it is of the incarnation that runs now."""
+    exit_code: int | None = None
+    """How it ended, while it waits to be started again; None if it never ran or runs."""
+    ended_us: int = 0
+    restarts_us: tuple[int, ...] = ()
+    """When it was started again, the recent ones."""
+    given_up: bool = False
+    behind_since_us: int | None = None
+    behind_then_epochs: int = 0
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a process for this replica."""
+
+    replica: str
+    seed: Seed
+
+
+@dataclass(frozen=True)
+class Kill:
+    """End this replica's process group; it is started again afterwards."""
+
+    replica: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Do not start this replica again."""
+
+    replica: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class StopJob:
+    """Nothing sensible is left to do: stop, and show why."""
+
+    replica: str
+    reason: str
+
+
+Action = Start | Kill | GiveUp | StopJob
+
+
+def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettings) -> list[Action]:
+    """What to do now, in order."""
+    actions: list[Action] = []
+    for one in replicas:
+        others = [other for other in replicas if other.name != one.name and _healthy(other, head, settings)]
+        action = _for_running(one, others, head, now_us, settings) if one.alive else None
+        if not one.alive and not one.given_up:
+            action = _for_ended(one, others, replicas, now_us, settings)
+        if action is not None:
+            actions.append(action)
+    return actions
+
+
+def _healthy(one: Seen, head: int, settings: RunSettings) -> bool:
+    return (
+        one.alive
+        and one.progress is not None
+        and one.progress.state in _COMPUTING
+        and head - one.progress.epoch <= settings.lead_epochs_max
+    )
+
+
+def _for_running(one: Seen, others: list[Seen], head: int, now_us: int, settings: RunSettings) -> Action | None:
+    said = one.progress
+    if said is None or said.state not in (*_COMPUTING, "diverged"):
+        waited_s = (now_us - one.started_us) / US_PER_S
+        if waited_s > settings.start_timeout_s:
+            return Kill(one.name, f"it did not reach its first epoch within {settings.start_timeout_s:.0f} s")
+        return None
+    if said.state == "diverged" or said.epoch >= head:
+        return None
+    patience_s = settings.hang_timeout_s * (1 if others else PATIENCE_WITH_THE_LAST)
+    still_s = (now_us - max(said.moved_us, one.started_us)) / US_PER_S
+    if still_s > patience_s:
+        return Kill(one.name, f"no progress for {still_s:.0f} s although epoch {said.epoch + 1} is sealed")
+    if others and one.behind_since_us is not None:
+        behind_s = (now_us - one.behind_since_us) / US_PER_S
+        if behind_s > BEHIND_TIMEOUT_S and head - said.epoch >= one.behind_then_epochs:
+            return Kill(one.name, f"{head - said.epoch} epochs behind and not gaining")
+    return None
+
+
+def _for_ended(
+    one: Seen, others: list[Seen], replicas: Sequence[Seen], now_us: int, settings: RunSettings
+) -> Action | None:
+    if one.exit_code is None:
+        return Start(one.name, "auto")
+    if one.exit_code == EXIT_DRAINED:
+        return None
+    if one.exit_code == EXIT_JOB_ERROR and not any(other.alive for other in replicas if other.name != one.name):
+        return StopJob(one.name, "the job itself fails, so starting it again would fail again")
+    recent = restarts_within(one.restarts_us, now_us, settings)
+    if len(recent) >= settings.restarts_max:
+        if any(other.alive or not other.given_up for other in replicas if other.name != one.name):
+            return GiveUp(one.name, f"{len(recent)} restarts within {settings.restart_window_s:.0f} s")
+        return StopJob(one.name, f"{len(recent)} restarts within {settings.restart_window_s:.0f} s and none held")
+    if now_us - one.ended_us < backoff_s(len(recent), settings) * US_PER_S:
+        return None
+    # A checkpoint that failed once is not tried again while a peer has a good one.
+    unsound = one.exit_code in (EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_JOB_ERROR) or len(recent) >= 2
+    return Start(one.name, "peer" if unsound and others else "auto")
+
+
+def restarts_within(restarts_us: Sequence[int], now_us: int, settings: RunSettings) -> list[int]:
+    """The restarts that still count against the limit."""
+    return [at for at in restarts_us if now_us - at < settings.restart_window_s * US_PER_S]
+
+
+def backoff_s(restarts: int, settings: RunSettings) -> float:
+    """How long to wait before the next start: none for the first failure, then doubling.
+
+    >>> [backoff_s(n, RunSettings(restart_backoff_s=0.5)) for n in range(5)]
+    [0.0, 0.5, 1.0, 2.0, 4.0]
+    """
+    if restarts == 0:
+        return 0.0
+    return float(min(settings.restart_backoff_s * 2 ** (restarts - 1), settings.restart_backoff_max_s))
+
+
+def degraded(progress: Sequence[Progress], head: int, wanted: int, settings: RunSettings) -> bool:
+    """Whether losing one replica now would be noticed: fewer than two are within the lead (if two are wanted)."""
+    if wanted < 2:
+        return False
+    ready = [one for one in progress if one.state in _COMPUTING and head - one.epoch <= settings.lead_epochs_max]
+    return len(ready) < 2

@@ -1,0 +1,252 @@
+"""The shell around supervision: it starts, watches, kills and drains the replicas of one job."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lockstep.clock import wall_us
+from lockstep.config import Settings
+from lockstep.connect.protocols import SinkSide, SourceSide
+from lockstep.control.judging import judge
+from lockstep.control.processes import ReplicaProcess
+from lockstep.control.retention import floor_epoch, forget
+from lockstep.control.supervision import Action, GiveUp, Kill, Seen, Start, StopJob, decide
+from lockstep.errors import LockstepError, RunError, from_wire
+from lockstep.runtime.spec import ReplicaSpec, Seed
+from lockstep.store.protocols import Divergence, Progress, Store
+
+TICK_S = 0.1
+RETENTION_INTERVAL_S = 5.0
+LEASE = "supervisor"
+LEASE_S = 10.0
+
+
+@dataclass
+class Slot:
+    """One replica's place: its process and its history."""
+
+    name: str
+    process: ReplicaProcess | None = None
+    started_us: int = 0
+    ended_us: int = 0
+    exit_code: int | None = None
+    restarts_us: list[int] = field(default_factory=list)
+    starts: int = 0
+    given_up: bool = False
+    behind_since_us: int | None = None
+    behind_then_epochs: int = 0
+
+
+class Supervisor:
+    """Runs one job until it is stopped."""
+
+    def __init__(
+        self,
+        store: Store,
+        template: ReplicaSpec,
+        settings: Settings,
+        sources: Mapping[str, SourceSide],
+        sinks: Mapping[str, SinkSide],
+        journals: Mapping[str, Path],
+        identity: str,
+    ) -> None:
+        self._store = store
+        self._template = template
+        self._settings = settings
+        self._sources = sources
+        self._sinks = sinks
+        self._journals = journals
+        self._identity = identity
+        self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
+        self._stop = threading.Event()
+        self._hard = threading.Event()
+        self.slots = {name: Slot(name) for name in replica_names(settings.run.replicas)}
+        self.failure: LockstepError | None = None
+
+    def stop(self) -> None:
+        """Stop after the epoch under way; called a second time, at once."""
+        if self._stop.is_set():
+            self._hard.set()
+        self._stop.set()
+
+    def run(self, on_tick: Callable[[], None]) -> None:
+        """Keep the replicas going until stopped or nothing can be done; leaves no process behind."""
+        try:
+            while not self._stop.is_set():
+                self._tick()
+                on_tick()
+                self._stop.wait(TICK_S)
+            self._drain(on_tick)
+        finally:
+            self._kill_all()
+
+    def _tick(self) -> None:
+        self._store.acquire(LEASE, self._identity, LEASE_S)
+        progress = {one.replica: one for one in self._store.progress()}
+        head = self._store.head()
+        head_epoch = head.epoch if head else -1
+        now = wall_us()
+        self._judge(progress, now)
+        seen = [self._seen(slot, progress.get(slot.name), head_epoch, now) for slot in self.slots.values()]
+        for action in decide(seen, head_epoch, now, self._settings.run):
+            self._act(action)
+        if time.monotonic() >= self._next_retention:
+            self._retain(list(progress.values()))
+
+    def _seen(self, slot: Slot, said: Progress | None, head: int, now: int) -> Seen:
+        if slot.process is not None and (code := slot.process.exit_code()) is not None:
+            self._ended(slot, code, said)
+        alive = slot.process is not None
+        mine = said if said is not None and slot.process is not None and said.pid == slot.process.pid else None
+        _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
+        return Seen(
+            name=slot.name,
+            alive=alive,
+            started_us=slot.started_us,
+            progress=mine,
+            exit_code=slot.exit_code,
+            ended_us=slot.ended_us,
+            restarts_us=tuple(slot.restarts_us),
+            given_up=slot.given_up,
+            behind_since_us=slot.behind_since_us,
+            behind_then_epochs=slot.behind_then_epochs,
+        )
+
+    def _ended(self, slot: Slot, code: int, said: Progress | None) -> None:
+        """A process is gone: clear up after it, and take it out of everyone's reckoning."""
+        assert slot.process is not None
+        slot.process.kill()
+        pid, slot.process = slot.process.pid, None
+        slot.exit_code, slot.ended_us = code, wall_us()
+        self._store.retire(slot.name)
+        if said is not None and said.pid == pid:
+            self._store.report(replace(said, state="stopped" if code == 0 else "failed", updated_us=wall_us()))
+            self._sweep(f"{slot.name}.{said.incarnation}")
+        self._store.add_event("replica-ended", f"exit code {code}", slot.name)
+
+    def _sweep(self, holder: str) -> None:
+        for side in self._sinks.values():
+            side.sweep([holder])
+
+    def _act(self, action: Action) -> None:
+        slot = self.slots[action.replica]
+        match action:
+            case Start(seed=seed):
+                self._start(slot, seed)
+            case Kill(reason=reason):
+                self._store.add_event("replica-killed", reason, slot.name)
+                self.kill(slot.name)
+            case GiveUp(reason=reason):
+                slot.given_up = True
+                self._store.add_event("replica-given-up", reason, slot.name)
+            case StopJob(reason=reason):
+                self.failure = self._failure_of(slot) or RunError("LS0602", f"{slot.name} cannot go on", why=reason)
+                self._stop.set()
+
+    def _start(self, slot: Slot, seed: Seed) -> None:
+        now = wall_us()
+        if slot.starts > 0:
+            slot.restarts_us.append(now)
+        slot.starts += 1
+        slot.started_us = now
+        slot.behind_since_us = None
+        spec = replace(self._template, replica=slot.name, seed=seed)
+        slot.process = ReplicaProcess(spec)
+        slot.exit_code = None
+        self._store.add_event("replica-started", f"pid {slot.process.pid}, start {slot.starts}", slot.name)
+
+    def kill(self, replica: str) -> None:
+        """Kill -9 a replica's process group."""
+        process = self.slots[replica].process
+        if process is not None:
+            self._store.retire(replica)
+            process.kill()
+
+    def _failure_of(self, slot: Slot) -> LockstepError | None:
+        path = replace(self._template, replica=slot.name).folder / "error.json"
+        if not path.exists():
+            return None
+        return from_wire(json.loads(path.read_text(encoding="utf-8"))["error"])
+
+    def _judge(self, progress: Mapping[str, Progress], now: int) -> None:
+        waiting = [one for one in self._store.divergences() if not one.verdict]
+        live = [slot.name for slot in self.slots.values() if slot.process is not None and slot.name in progress]
+        for one in waiting:
+            said = progress.get(one.replica)
+            if said is None or said.incarnation != one.incarnation:
+                self._store.judge(one.epoch, one.sink, one.replica, "gone")
+                continue
+            judgement = judge(one, self._store.digests(one.epoch), live, self._settings.run.on_divergence, now)
+            if judgement is None:
+                continue
+            self._store.judge(one.epoch, one.sink, one.replica, judgement.verdict)
+            self._announce(one, judgement.reason, published_is_wrong=judgement.published_is_wrong)
+            for name in judgement.wrong:
+                self._store.add_event("quarantined", f"outvoted about epoch {one.epoch}", name)
+                self.kill(name)
+                self.slots[name].restarts_us.append(now)
+            if judgement.verdict == "stop":
+                self.failure = RunError(
+                    "LS0603",
+                    f'replicas disagree about epoch {one.epoch} of sink "{one.sink}"',
+                    why=one.detail,
+                    hint='mend the step that is not deterministic; on_divergence="continue" goes on with the published copy.',
+                )
+                self._stop.set()
+
+    def _announce(self, one: Divergence, reason: str, *, published_is_wrong: bool) -> None:
+        text = f"{one.replica} against {one.published_by}: {reason}\n{one.detail}"
+        if published_is_wrong:
+            text += f"\n  THE PUBLISHED COPY of epoch {one.epoch} IS THE MINORITY; both copies are kept"
+        self._store.add_event("divergence", text, one.replica)
+
+    def _retain(self, progress: list[Progress]) -> None:
+        self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
+        given_up = [slot.name for slot in self.slots.values() if slot.given_up]
+        floor = floor_epoch(progress, given_up, self._settings.run)
+        if floor > self._store.floor():
+            forget(self._store, self._sources, self._journals, self._template.job, floor)
+
+    def _drain(self, on_tick: Callable[[], None]) -> None:
+        running = [slot for slot in self.slots.values() if slot.process is not None]
+        for slot in running:
+            assert slot.process is not None
+            slot.process.drain()
+        deadline = time.monotonic() + self._settings.run.stop_timeout_s
+        while time.monotonic() < deadline and not self._hard.is_set():
+            if all(slot.process is None or slot.process.exit_code() is not None for slot in running):
+                return
+            on_tick()
+            self._hard.wait(TICK_S)
+
+    def _kill_all(self) -> None:
+        for slot in self.slots.values():
+            if slot.process is not None:
+                code = slot.process.exit_code()
+                slot.process.kill()
+                slot.process = None
+                slot.exit_code = code
+        self._store.release(LEASE, self._identity)
+
+
+def replica_names(count: int) -> list[str]:
+    """The names of a job's replicas.
+
+    >>> replica_names(2)
+    ['r0', 'r1']
+    """
+    return [f"r{number}" for number in range(count)]
+
+
+def _note_lag(slot: Slot, said: Progress | None, head: int, now: int, lead: int) -> None:
+    """Remember since when, and how far, a replica has been behind the lead."""
+    lag = head - said.epoch if said is not None else 0
+    if said is None or lag <= lead:
+        slot.behind_since_us = None
+    elif slot.behind_since_us is None:
+        slot.behind_since_us, slot.behind_then_epochs = now, lag

@@ -1,0 +1,27 @@
+"""Everything Lockstep raises on purpose: one tree, each error with a code that `lockstep explain` knows."""
+
+from __future__ import annotations
+
+from lockstep.errors.tree import (
+    ConnectError,
+    EnvironmentError_,
+    ExpressionError,
+    FunctionError,
+    LockstepError,
+    PlanError,
+    RunError,
+    StoreError,
+    from_wire,
+)
+
+__all__ = [
+    "ConnectError",
+    "EnvironmentError_",
+    "ExpressionError",
+    "FunctionError",
+    "LockstepError",
+    "PlanError",
+    "RunError",
+    "StoreError",
+    "from_wire",
+]

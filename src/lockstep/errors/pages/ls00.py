@@ -1,0 +1,76 @@
+"""Pages of the codes LS00xx."""
+
+from __future__ import annotations
+
+from lockstep.errors.page import Page
+
+PAGES: dict[str, Page] = {
+    "LS0001": Page(
+        "No Java was found",
+        "Spark runs on Java, and Lockstep runs on Spark. Java is looked for in JAVA_HOME, then on the PATH, then "
+        "in the folders where systems keep it. A JAVA_HOME that leads nowhere is an error and not passed over, "
+        "because Spark itself would use it.\n\nInstall a Java 17 or 21 runtime (on Debian and Ubuntu: apt-get "
+        "install openjdk-17-jre-headless), or set JAVA_HOME to the one you have. `lockstep doctor` shows what "
+        "was found.",
+    ),
+    "LS0002": Page(
+        "Java is too old",
+        "Spark 4 is compiled for Java 17 and does not start on anything older. If several are installed, "
+        "JAVA_HOME decides before the PATH does: unset it, or let it name a newer one. `lockstep doctor` shows "
+        "which Java was found, and how.",
+    ),
+    "LS0003": Page(
+        "No job has run in this folder",
+        "Lockstep keeps what it knows of a project's jobs in .lockstep inside the project folder, and here there "
+        "is none. The project folder is the current one unless --project names another; it is given before the "
+        "subcommand:\n\n    lockstep --project /srv/alerts status",
+    ),
+    "LS0004": Page(
+        "Which job?",
+        "Several jobs have run in this project folder and the command needs one of them, or the name that was "
+        'given is none of theirs. The message lists them. The name is the one in ls.Job("..."), not that of the '
+        "file.",
+    ),
+    "LS0005": Page(
+        "lockstep.toml does not parse",
+        "The file lockstep.toml in the project folder is not valid TOML; the message has the line and column "
+        "where reading stopped. Text values need quotes, tables are written as [run] or [spark], and a key may "
+        "appear once.",
+    ),
+    "LS0006": Page(
+        "A setting is not valid",
+        "A name is unknown or a value is outside what is allowed. Settings come from lockstep.toml, then from "
+        "the options of ls.Job(...), then from the command line (--set), and the last one wins; the message "
+        'names the setting by its path. Lengths of time are numbers of seconds, or text such as "200 ms".',
+    ),
+    "LS0007": Page(
+        "A value on the command line is not understood",
+        "An option was given something it cannot take apart: --set and --spark-conf take KEY=VALUE, --epochs "
+        "takes two epoch numbers with a colon between them. Put quotes around a value with spaces, so that the "
+        "shell keeps it together.",
+    ),
+    "LS0008": Page(
+        "There is no such code",
+        "Every error of Lockstep has a code of LS and four digits, and the first two digits are its area: LS00 "
+        "the machine and the command line, LS01 the job, LS02 expressions, LS03 Python functions, LS04 the "
+        "store, LS05 sources and sinks, LS06 the running job. `lockstep explain` lists them all.",
+    ),
+    "LS0009": Page(
+        "The input cannot be read",
+        "The file that `lockstep put` was given is missing, is a folder, or may not be read by this user. "
+        "Without a file it reads from stdin, so `lockstep put logins < logins.jsonl` and pipes work too.",
+    ),
+    "LS0010": Page(
+        "There is nothing to read at this place",
+        "`lockstep tail` and `lockstep compact` take the folder of a files sink (the path that the job gives to "
+        "ls.files), and `tail` also takes the name of a journal. What was given is neither. A sink's folder "
+        "appears when its job starts; relative paths start at the project folder, the journals are those of the "
+        "project folder.",
+    ),
+    "LS0011": Page(
+        "The input has no line ends",
+        "`lockstep put` reads one JSON object per line, and keeps no more than a batch of them in memory. What "
+        "came is longer than any line should be: perhaps it is one large JSON array (`jq -c '.[]'` takes it "
+        "apart), or no text at all. Batches before the line that is named were appended and stay.",
+    ),
+}

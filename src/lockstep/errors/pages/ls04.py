@@ -1,0 +1,138 @@
+"""Pages of the codes LS04xx."""
+
+from __future__ import annotations
+
+from lockstep.errors.page import Page
+
+PAGES: dict[str, Page] = {
+    "LS0401": Page(
+        "file of a newer Lockstep",
+        """Every file of the store carries a format version. This one was written by a newer Lockstep than the one you
+run, and an older one could misread it, so it was left untouched.
+
+Run the newer Lockstep again (`lockstep --version` on the machine that wrote it), or work in another folder. Files of an
+older version need nothing: they are migrated when they are opened.""",
+    ),
+    "LS0402": Page(
+        "not a Lockstep file, or damaged",
+        """A file in the store's folder is not what its name says: another program's database, a journal where a ledger
+should be, no database at all, or one that SQLite finds damaged.
+
+Nothing was changed. If the file is not yours, move it away; if it was damaged (a failing disk, a copy taken while
+it was in use), restore it from a copy. A copy of a running store needs all three files: .db, .db-wal and .db-shm, or
+better `sqlite3 FILE ".backup COPY"`.""",
+    ),
+    "LS0403": Page(
+        "a record does not fit the schema",
+        """A journal's schema is declared once, and every record is checked when it is appended: one that got in wrongly
+would stop every replica later. The message names the line, the field, what came and what was expected.
+
+Nothing is converted silently. Numbers have no quotes; whole numbers no fraction; booleans are true or false; times are
+ISO 8601 text ("2026-03-01T12:00:00Z"; without a zone they are taken as UTC), never numbers, since a number does not say
+its unit; bytes are base64; a decimal must fit exactly. A missing field is null, an unknown one is refused.
+
+The whole call was refused, so nothing of it has to be taken back: mend the line and put the lot again.""",
+    ),
+    "LS0404": Page(
+        "the store's file cannot be read or written",
+        """The disk is full, gone, or reports errors. What had been acknowledged is on disk; the write that failed was
+not acknowledged and left nothing behind.
+
+Make room (`df -h`, `du -sh .lockstep`) or mend the disk, then start again: the job continues where it was.""",
+    ),
+    "LS0405": Page(
+        "a replaced replica tried to seal",
+        """Each start of a replica is a new incarnation, and only the newest one that was not retired may seal epochs.
+Whoever gets this error was declared dead (it hung, or its machine did) and was replaced; then it woke up.
+
+There is nothing to do: its replacement goes on, and this process ends. If it happens often, the replica is slow or
+its machine overloaded: see `hang_timeout_s` in lockstep.toml.""",
+    ),
+    "LS0406": Page(
+        "an epoch was to be sealed out of order",
+        """An epoch begins where the one before it ends, so the ledger has no gaps: epoch 7 is refused until epoch 6 is
+sealed. Only a fault in Lockstep, or a checkpoint that belongs to another ledger, leads here.
+
+If you moved a store's folder or restored an old copy of it, the replicas' checkpoints are ahead of it: restore both
+from the same time, or remove the checkpoints so that the replicas are seeded anew.""",
+    ),
+    "LS0407": Page(
+        "an entry does not continue the ledger",
+        """A new epoch was to begin before the end of the one before it: a position or the epoch time moved back, or a
+source or partition is missing. Records would then be in two epochs, or in none.
+
+Usually a source was replaced by a shorter one: a journal deleted and made again, a directory emptied. Give the new
+one a new name, both in the job and on disk.""",
+    ),
+    "LS0408": Page(
+        "no longer kept",
+        """Journal records and ledger entries are kept down to the lowest epoch that any replica, kept snapshot or
+savepoint still needs. Something below that was asked for.
+
+A replica that is so far behind is seeded from a newer snapshot; `lockstep run` does that by itself. If you read a
+journal yourself, begin at its oldest kept position.""",
+    ),
+    "LS0409": Page(
+        "the journal has another schema",
+        """A journal's schema is declared once, by whoever opens it first, and what is stored keeps its form. The
+message shows where the schema you gave differs from it: types, missing or new fields, or their order.
+
+Use the journal's schema, or another journal for the new kind of records.""",
+    ),
+    "LS0410": Page(
+        "no such journal",
+        """A journal was opened by name, without a schema, and there is none of that name in this project. The message
+lists those there are; a different folder (`--project`) has its own.
+
+A journal is made by whoever first opens it with a schema: a job that reads it, or
+`lockstep put NAME --schema "..."`.""",
+    ),
+    "LS0411": Page(
+        "the name cannot be used",
+        """Names of jobs and journals become folders. They have letters, digits, dashes and underscores, with dots
+inside, and at most 100 characters; they do not begin with a dash or a dot.""",
+    ),
+    "LS0412": Page(
+        "the store's file cannot be written",
+        """This user may not write the store's folder, or the disk is mounted read-only. SQLite needs to write the
+folder itself too, for the log beside the file.
+
+Change the owner or the rights of the folder (often it was made by root), or work in another one.""",
+    ),
+    "LS0413": Page(
+        "the store's file is locked",
+        """Another process held the file's write lock for half a minute. Lockstep's transactions take milliseconds, so
+that process is stopped (Ctrl-Z, a debugger), stuck on its disk, or it is a `sqlite3` shell with an open transaction.
+
+`fuser .lockstep/jobs/*/ledger.db` shows who has the file open. Let that process go on, or end it; nothing is lost.
+A store on a network file system is not supported: its locks cannot be relied upon.""",
+    ),
+    "LS0414": Page(
+        "no such partition or position",
+        """A journal was asked for a partition it does not have, or for records beyond its end. Partitions are numbered
+from 0 and their number is fixed when the journal is made.
+
+If the ledger names positions that the journal does not have, its file was replaced by an older copy, or by an empty
+one: restore the journal and the ledger from the same time.""",
+    ),
+    "LS0415": Page(
+        "the type cannot be kept",
+        """Journals keep records as Arrow batches, and Spark must read back exactly the type that was declared. Types
+for which that is not so are refused. Use string, boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s),
+date, timestamp, timestamp_ntz, binary, or arrays, maps and structs of them.""",
+    ),
+    "LS0416": Page(
+        "forked while the store was in use",
+        """A process called fork() while one of its threads was in the middle of a transaction. SQLite's locks do not
+survive that, and a child that went on could damage the file, so it may not use the store.
+
+Start processes with `multiprocessing.get_context("spawn")`, or open the store in the child, after the fork.""",
+    ),
+    "LS0417": Page(
+        "an append was interrupted",
+        """Threads that append at the same time share one transaction, which one of them writes for all. That thread was
+interrupted (Ctrl-C), so it is not known whether the transaction came to its end; all of it is on disk, or none.
+
+Look at the end of the journal before you append the records again, or use keys (`append_once`).""",
+    ),
+}

@@ -1,0 +1,140 @@
+"""Pages of the codes LS05xx."""
+
+from __future__ import annotations
+
+from lockstep.errors.page import Page
+
+PAGES: dict[str, Page] = {
+    "LS0501": Page(
+        "a source or sink is described wrongly",
+        """What was written for a source or a sink cannot be right: a name, a path, a format, a number or a
+column that it does not know or does not allow. The message says which, and what would be allowed.
+Specs are checked where they are written, before anything runs.
+
+    ls.files("in/logins", schema="user string, at timestamp", format="csv")
+    ls.sqlite("out/alerts.db", table="alerts", key=("user",))
+    ls.rate(1000), ls.collection([{"n": 1}], schema="n bigint"), ls.console()
+
+Names of journals become folders, so they have letters, digits, "_", "-" and "." only. Columns whose
+names a sink needs for itself ("lockstep_epoch", "__epoch") have to be renamed before it.""",
+    ),
+    "LS0502": Page(
+        "a sink was written by a newer version",
+        """The folder or table was written by a newer version of Lockstep, in a format that this version does
+not know. Reading it with old rules could show epochs twice or not at all, so it is refused.
+
+Upgrade Lockstep on this machine. A newer version reads what an older one wrote.""",
+    ),
+    "LS0503": Page(
+        "the place belongs to somebody else",
+        """A sink's folder or table has one owner: the sink of the job that made it. It holds that sink's
+fences, which say which epochs are published. A second writer would find its epochs "already
+published", or mix its rows with the other's. A table that Lockstep did not make has no fences at
+all, and is never written to.
+
+Choose another path or table. Renaming a job or a sink makes it another owner too: give it a new
+place, or keep the name. If the old content is not wanted any more, remove the folder (or drop the
+table and its rows in _lockstep_sinks and _lockstep_epochs) while no job runs.""",
+    ),
+    "LS0504": Page(
+        "a file changed after it was sealed",
+        """Epochs are computed by several replicas, and again after a crash, so their input must not change.
+When an epoch takes a part of a file, the file's path, size, modification time and a hash of the
+content are sealed with it. Now the file is different.
+
+Usual causes: a program appends to a file that it should have finished; a file is rewritten under
+the same name; it was copied again with a new time. Write files under a name that begins with "." or
+ends in ".tmp" and rename them when they are complete, or raise still_for= if the writer makes long
+pauses.
+
+To go on: put the old file back (with its old time: cp -p), or, if every replica has read it, remove
+it. Give the new content a new name.""",
+    ),
+    "LS0505": Page(
+        "a sealed file is missing",
+        """An epoch that a replica still has to read holds a part of this file, and the file is not there any
+more. Files may be removed only when no replica and no kept snapshot needs their epochs: `lockstep
+ledger` shows the floor.
+
+Put the file back, unchanged and with its old modification time (cp -p, or restore it from a
+backup). Nothing is lost: the job goes on where it was.""",
+    ),
+    "LS0506": Page(
+        "a file's content is corrupt",
+        """A part of a file does not parse, or does not fit the schema, and the source says on_corrupt="stop".
+The message names file, line and cause.
+
+Restarting does not help: the part is sealed into an epoch. With on_corrupt="set-aside" (the
+default) such parts are skipped by all replicas alike, noted in the ledger and reported, and the job
+goes on.""",
+    ),
+    "LS0507": Page(
+        "an epoch out of order",
+        """Sinks promise that epochs appear in order and without gaps, and this epoch does not follow the
+newest one in the sink. It is a last line of defence: in normal operation it does not happen.
+
+Usual cause: epochs were removed from the sink by hand, or the store (.lockstep) was deleted while
+the sink was kept, so that epoch numbers began again. Keep both or remove both.""",
+    ),
+    "LS0508": Page(
+        "no space left",
+        """The disk, or a quota on it, is full. An epoch becomes visible by one last small act after all of its
+data is safely written, so nothing half-written can be seen. What was written of it has been removed
+again.
+
+Make room. The replica tries again by itself after its restart, and the epoch is published then.
+`lockstep status` tells how far it is. Small files of old epochs can be merged by compaction.""",
+    ),
+    "LS0509": Page(
+        "a path cannot be used",
+        """The operating system, or SQLite, refused to read or write the path: it does not exist, is not a
+folder, is not permitted to this user, is read-only, or its file system lacks something needed
+(sinks need hard links, which FAT does not have). The message has the system's own words.""",
+    ),
+    "LS0510": Page(
+        "a name leads out of its folder",
+        """Manifests and sealed lists name files relative to their own folder. This one contains "..", begins
+with "/" or names a file elsewhere. Lockstep never writes such a name, so the list was edited or
+damaged; following it could read or delete something that does not belong to the job.""",
+    ),
+    "LS0511": Page(
+        "a sink is locked",
+        """Another program has held the sink's database for longer than Lockstep waits (30 seconds). SQLite has
+one writer at a time.
+
+Find the program with an open transaction (a database browser with unsaved changes, a script without
+commit) and end it. The epoch is published by the next attempt.""",
+    ),
+    "LS0512": Page(
+        "a sink was made for something else",
+        """The sink's columns, their types, its key or its file format differ from those that it was made with.
+Readers rely on them, and old and new rows would not fit together.
+
+Write to a new path or table; the old one keeps what it has. Or give the job its old output back,
+for instance with .select(...) or .rename(...) before the sink.""",
+    ),
+    "LS0513": Page(
+        "nothing is published there",
+        """There is no sink of Lockstep's at this path (or no such table or epoch in it). A sink makes its
+folder when its job runs for the first time, and an epoch can be read when it has been published.
+
+Check the path: it is relative to the folder that you are in. `lockstep plan job.py` lists a job's
+sinks.""",
+    ),
+    "LS0514": Page(
+        "a sink is damaged",
+        """A manifest, or a data file that it names, is not what Lockstep wrote: it does not parse, is missing,
+or has another number of rows. Lockstep writes such files once, whole, and never changes them, so
+something else did: a disk error, an editor, a clean-up script.
+
+Restore the file from a backup. Do not delete a manifest: its epoch would vanish from the output for
+ever.""",
+    ),
+    "LS0515": Page(
+        "a row does not fit its table",
+        """SQLite refused a row. Most often a column of the sink's key is null: rows with a null in the key
+could never be replaced, and would pile up.
+
+Filter such rows out before the sink, or choose a key without that column.""",
+    ),
+}

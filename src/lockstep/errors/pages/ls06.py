@@ -1,0 +1,7 @@
+"""Pages of the codes LS06xx."""
+
+from __future__ import annotations
+
+from lockstep.errors.page import Page
+
+PAGES: dict[str, Page] = {}

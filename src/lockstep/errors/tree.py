@@ -1,0 +1,122 @@
+"""The error classes. A class is an area (its code range); the code names the very case."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+
+class LockstepError(Exception):
+    """A fact, why it is so, and what to try next, under a code.
+
+    >>> print(PlanError("LS0107", 'unknown column "usr"', why="the stream has: user, ok, at.", hint='did you mean "user"?'))
+    LS0107 unknown column "usr"
+      why:  the stream has: user, ok, at.
+      try:  did you mean "user"?
+    """
+
+    area: ClassVar[str] = ""
+
+    def __init__(self, code: str, fact: str, *, why: str = "", hint: str = "") -> None:
+        if self.area and not code.startswith(self.area):
+            raise AssertionError(f"{code} is outside {type(self).__name__}'s range {self.area}xx")
+        self.code = code
+        self.fact = fact
+        self.why = why
+        self.hint = hint
+        super().__init__(code, fact, why, hint)
+
+    def __str__(self) -> str:
+        lines = [f"{self.code} {self.fact}"]
+        if self.why:
+            lines.append("  why:  " + self.why.replace("\n", "\n        "))
+        if self.hint:
+            lines.append("  try:  " + self.hint.replace("\n", "\n        "))
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.code, self.fact, self.why, self.hint))
+
+    def to_wire(self) -> str:
+        """One line that survives a trip through Spark's exception texts and log files."""
+        return _WIRE_START + json.dumps([self.code, self.fact, self.why, self.hint]) + _WIRE_END
+
+
+class EnvironmentError_(LockstepError):
+    """LS00xx: the machine, the command line, the project folder."""
+
+    area = "LS00"
+
+
+class PlanError(LockstepError):
+    """LS01xx: the job file and the shape of the job."""
+
+    area = "LS01"
+
+
+class ExpressionError(LockstepError):
+    """LS02xx: expressions, types and determinism."""
+
+    area = "LS02"
+
+
+class FunctionError(LockstepError):
+    """LS03xx: Python functions that run inside steps."""
+
+    area = "LS03"
+
+
+class StoreError(LockstepError):
+    """LS04xx: ledger, journals, leases."""
+
+    area = "LS04"
+
+
+class ConnectError(LockstepError):
+    """LS05xx: sources and sinks."""
+
+    area = "LS05"
+
+
+class RunError(LockstepError):
+    """LS06xx: replicas, checkpoints, divergence."""
+
+    area = "LS06"
+
+
+_WIRE_START = "<<lockstep-error "
+_WIRE_END = ">>"
+_AREAS = (
+    EnvironmentError_,
+    PlanError,
+    ExpressionError,
+    FunctionError,
+    StoreError,
+    ConnectError,
+    RunError,
+)
+
+
+def _rebuild(cls: type[LockstepError], code: str, fact: str, why: str, hint: str) -> LockstepError:
+    return cls(code, fact, why=why, hint=hint)
+
+
+def from_wire(text: str) -> LockstepError | None:
+    """The error that :meth:`LockstepError.to_wire` put into ``text``, or None if there is none.
+
+    >>> error = from_wire("Py4J ... " + StoreError("LS0401", "disk full").to_wire() + " at line 3")
+    >>> error.code, error.fact
+    ('LS0401', 'disk full')
+    """
+    start = text.find(_WIRE_START)
+    if start < 0:
+        return None
+    try:
+        parts, _ = json.JSONDecoder().raw_decode(text, start + len(_WIRE_START))
+        code, fact, why, hint = (str(part) for part in parts)
+    except ValueError:
+        return None
+    for cls in _AREAS:
+        if code.startswith(cls.area):
+            return cls(code, fact, why=why, hint=hint)
+    return None

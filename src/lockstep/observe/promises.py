@@ -1,0 +1,169 @@
+"""The promises of the design, each a predicate over plain data: what it finds broken, in words; an empty list is kept.
+
+The same functions stand in production asserts, in the simulator and in the chaos checker, so their arguments are tuples
+and mappings that any of them can make. Every violation names the epoch and whoever is involved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+CutLike = Mapping[str, Mapping[str, int]]
+"""source -> partition -> first position not read, as in the ledger."""
+
+
+def agreement(entries_used: Iterable[tuple[str, int, Hashable]]) -> list[str]:
+    """No two replicas ever use different entries for one epoch. Takes (replica, epoch, entry).
+
+    >>> agreement([("r0", 1, "cut A"), ("r1", 1, "cut A"), ("r0", 2, "cut B")])
+    []
+    >>> agreement([("r0", 1, "cut A"), ("r1", 1, "cut B")])
+    ["agreement: epoch 1 is 'cut A' to r0 and 'cut B' to r1"]
+    """
+    first: dict[int, tuple[str, Hashable]] = {}
+    violations = []
+    for replica, epoch, entry in entries_used:
+        who, held = first.setdefault(epoch, (replica, entry))
+        if entry != held:
+            violations.append(f"agreement: epoch {epoch} is {held!r} to {who} and {entry!r} to {replica}")
+    return violations
+
+
+def order(published_epochs: Sequence[int]) -> list[str]:
+    """A sink's epochs are published in order, without gaps. Takes them as they became visible.
+
+    >>> order([4, 5, 6])
+    []
+    >>> order([4, 6, 5])
+    ['order: epoch 6 was published after 4', 'order: epoch 5 was published after 6']
+
+    An epoch that comes twice breaks :func:`once`, and is not reported here again.
+    """
+    distinct = list(dict.fromkeys(published_epochs))
+    pairs = pairwise(distinct)
+    return [f"order: epoch {after} was published after {before}" for before, after in pairs if after != before + 1]
+
+
+def once(published_epochs: Iterable[int]) -> list[str]:
+    """A sink holds each epoch at most once, whatever crashed when.
+
+    >>> once([0, 1, 2])
+    []
+    >>> once([0, 1, 1, 1])
+    ['once: epoch 1 was published 3 times']
+    """
+    times: dict[int, int] = {}
+    for epoch in published_epochs:
+        times[epoch] = times.get(epoch, 0) + 1
+    return [f"once: epoch {epoch} was published {count} times" for epoch, count in sorted(times.items()) if count > 1]
+
+
+def equality(digests: Iterable[tuple[int, str, str, str, str]]) -> list[str]:
+    """Digests reported for an epoch are equal. Takes (epoch, sink, version, replica, digest).
+
+    Different versions of a job's code may answer differently, so only digests of one version are compared.
+
+    >>> equality([(1, "out", "v1", "r0", "aa"), (1, "out", "v1", "r1", "aa"), (1, "out", "v2", "r2", "bb")])
+    []
+    >>> equality([(1, "out", "v1", "r0", "aa"), (1, "out", "v1", "r1", "bb")])
+    ['equality: epoch 1, sink "out": r0 computed aa, r1 computed bb']
+    """
+    first: dict[tuple[int, str, str], tuple[str, str]] = {}
+    violations = []
+    for epoch, sink, version, replica, digest in digests:
+        who, held = first.setdefault((epoch, sink, version), (replica, digest))
+        if digest != held:
+            violations.append(
+                f'equality: epoch {epoch}, sink "{sink}": {who} computed {held}, {replica} computed {digest}'
+            )
+    return violations
+
+
+def completeness(cuts: Sequence[tuple[int, CutLike]], published_epochs: Iterable[int] | None = None) -> list[str]:
+    """Every input record is in exactly one epoch; at the end of a run, every sealed epoch was published.
+
+    Takes (epoch, cut) in order. An epoch begins where the one before it ends, so a record is in exactly one of them if
+    no epoch is missing, no position moves back and no partition is forgotten. A source or partition may be new.
+
+    >>> completeness([(0, {"in": {"0": 5}}), (1, {"in": {"0": 5, "1": 2}})])
+    []
+    >>> completeness([(0, {"in": {"0": 5}}), (1, {"in": {"0": 4}})])
+    ['completeness: epoch 1 moves in/0 back from 5 to 4: records would be in two epochs']
+    >>> completeness([(0, {}), (1, {})], published_epochs=[0])
+    ['completeness: epoch 1 was sealed and never published']
+    """
+    violations = []
+    for (before, old), (epoch, new) in pairwise(cuts):
+        if epoch != before + 1:
+            violations.append(f"completeness: epoch {epoch} follows {before}: what lies between has no epoch")
+        violations += _moved_back(epoch, old, new)
+    if published_epochs is not None:
+        missing = sorted({epoch for epoch, _ in cuts} - set(published_epochs))
+        violations += [f"completeness: epoch {epoch} was sealed and never published" for epoch in missing]
+    return violations
+
+
+def _moved_back(epoch: int, old: CutLike, new: CutLike) -> list[str]:
+    violations = []
+    for source, positions in old.items():
+        for partition, position in positions.items():
+            now = new.get(source, {}).get(partition)
+            name = f"{source}/{partition}"
+            if now is None:
+                violations.append(f"completeness: epoch {epoch} forgets {name}, which had come to {position}")
+            elif now < position:
+                violations.append(
+                    f"completeness: epoch {epoch} moves {name} back from {position} to {now}: "
+                    "records would be in two epochs"
+                )
+    return violations
+
+
+def readiness(healthy: Mapping[str, int], head: int, lead_epochs_max: int) -> list[str]:
+    """A replica counted as healthy is within the lead. Takes replica -> newest epoch it has committed.
+
+    >>> readiness({"r0": 90, "r1": 85}, head=90, lead_epochs_max=5)
+    []
+    >>> readiness({"r0": 90, "r1": 84}, head=90, lead_epochs_max=5)
+    ['readiness: r1 counts as healthy at epoch 84, 6 behind the head 90 (at most 5)']
+    """
+    return [
+        f"readiness: {replica} counts as healthy at epoch {epoch}, {head - epoch} behind the head {head} "
+        f"(at most {lead_epochs_max})"
+        for replica, epoch in sorted(healthy.items())
+        if head - epoch > lead_epochs_max
+    ]
+
+
+def progress(published_us: Sequence[int], live_us: Iterable[tuple[int, int]], gap_us_max: int) -> list[str]:
+    """While one replica lives, epochs go on being published.
+
+    Takes when epochs were published, and (from, to) for each time a replica was up and within the lead; these may
+    overlap. Nothing longer than ``gap_us_max`` may pass without a publication while any of them lives.
+
+    >>> progress([10, 20, 30], live_us=[(0, 22), (15, 35)], gap_us_max=10)
+    []
+    >>> progress([10, 30], live_us=[(0, 40)], gap_us_max=15)
+    ['progress: nothing was published from 10 to 30 us although a replica lived']
+    """
+    violations = []
+    for start, end in _joined(live_us):
+        stops = [start, *sorted(at for at in published_us if start < at < end), end]
+        violations += [
+            f"progress: nothing was published from {before} to {after} us although a replica lived"
+            for before, after in pairwise(stops)
+            if after - before > gap_us_max
+        ]
+    return violations
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Overlapping or touching spans as one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined

@@ -1,0 +1,1 @@
+"""Steps, expressions and the graph they make: immutable, validated, drawn; no Spark."""

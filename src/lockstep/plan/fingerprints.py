@@ -1,0 +1,127 @@
+"""What a checkpoint depends on, and whether a changed job can go on from it.
+
+Spark knows stateful operators and sources by their position in the query and would misread state silently after a
+reordering. So the fingerprint keeps their order, and everything that gives their state its meaning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lockstep.durations import duration_text
+from lockstep.plan.encode import canonical, step_json
+from lockstep.plan.steps import Source, Step, event_times_before, upstream
+
+FORMAT = 1
+
+
+def fingerprint(steps: Sequence[Step], output_mode: str) -> dict[str, Any]:
+    """The stateful part of a plan as plain data."""
+    return {
+        "format": FORMAT,
+        "output_mode": output_mode,
+        "sources": [step.id for step in steps if isinstance(step, Source)],
+        "stateful": [_stateful(step) for step in steps if step.stateful],
+    }
+
+
+def _stateful(step: Step) -> dict[str, Any]:
+    own = {key: value for key, value in step_json(step).items() if key not in ("inputs", "columns")}
+    sources = sorted((before for before in upstream(step) if isinstance(before, Source)), key=lambda s: s.order)
+    return {
+        **own,
+        "event_times": [
+            {key: value for key, value in step_json(time).items() if key not in ("id", "inputs", "columns", "step")}
+            for time in event_times_before(step)
+        ],
+        "sources": {source.id: {field.name: field.type for field in source.spec.schema.fields} for source in sources},
+    }
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What keeps a job from going on from an older checkpoint, in plain words; empty if nothing does.
+
+    A new column in a source is no difference: no state has seen it.
+
+    >>> same = {"format": 1, "output_mode": "append", "sources": ["logins"], "stateful": []}
+    >>> differences(same, same), differences(same, {**same, "sources": ["logins", "clicks"]})
+    ([], ['the sources were: logins; they are: logins, clicks'])
+    """
+    if old.get("format") != new.get("format"):
+        return [f"the checkpoint's format is {old.get('format')}, this version writes {new.get('format')}"]
+    found = []
+    if old["sources"] != new["sources"]:
+        found.append(f"the sources were: {_list(old['sources'])}; they are: {_list(new['sources'])}")
+    if old["output_mode"] != new["output_mode"]:
+        found.append(f"results were given in {old['output_mode']} mode, they are given in {new['output_mode']} mode")
+    old_steps = {step["id"]: step for step in old["stateful"]}
+    new_steps = {step["id"]: step for step in new["stateful"]}
+    if list(old_steps) != list(new_steps):
+        found.append(f"the steps with state were: {_list(old_steps)}; they are: {_list(new_steps)}")
+    for step_id in old_steps.keys() & new_steps.keys():
+        found += _step_differences(step_id, old_steps[step_id], new_steps[step_id])
+    return sorted(found)
+
+
+def _step_differences(step_id: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    found = []
+    for key in sorted((old.keys() | new.keys()) - {"id", "sources"}):
+        if canonical(old.get(key)) != canonical(new.get(key)):
+            what = key.replace("_", " ")
+            found.append(f'"{step_id}": {what} was {_words(old.get(key))}, is {_words(new.get(key))}')
+    for source in old["sources"].keys() | new["sources"].keys():
+        found += _source_differences(step_id, source, old["sources"].get(source), new["sources"].get(source))
+    return found
+
+
+def _source_differences(
+    step_id: str, source: str, old: Mapping[str, str] | None, new: Mapping[str, str] | None
+) -> list[str]:
+    if old is None or new is None:
+        return [f'"{step_id}": {"now reads" if old is None else "no longer reads"} the source "{source}"']
+    found = []
+    for name, type_text in old.items():
+        if name not in new:
+            found.append(f'"{step_id}": column "{name}" of the source "{source}" is gone')
+        elif new[name] != type_text:
+            found.append(f'"{step_id}": column "{name}" of the source "{source}" was {type_text}, is {new[name]}')
+    return found
+
+
+def _list(names: Any) -> str:
+    return ", ".join(names) or "none"
+
+
+def _words(value: Any) -> str:
+    """A part of a fingerprint for people; expressions stay JSON, which is exact and short enough."""
+    if isinstance(value, list):
+        return "[" + ", ".join(_words(item) for item in value) + "]"
+    if isinstance(value, dict) and "size_us" in value:
+        every = f" every {duration_text(value['every_us'])}" if "every_us" in value else ""
+        return f"{value['kind']} {duration_text(value['size_us'])}{every}"
+    if isinstance(value, dict) and "expression" in value:
+        return f"{value['name']} = {_expression_words(value['expression'])}"
+    if isinstance(value, dict) and "time" in value:
+        idle = value["idle_after_us"]
+        idle_words = "never idle" if idle is None else f"idle after {duration_text(idle)}"
+        late = duration_text(value["out_of_order_us"])
+        return f"{_expression_words(value['time'])}, out of order by {late}, {idle_words}"
+    return "none" if value is None else str(value)
+
+
+def _expression_words(data: Any) -> str:
+    match data:
+        case {"column": name}:
+            return str(name)
+        case {"sql": text}:
+            return str(text)
+        case {"literal": value}:
+            return json.dumps(value)
+        case {"call": name, "args": args}:
+            return f"{name.split('.')[-1]}({', '.join(_expression_words(arg) for arg in args)})"
+        case str():
+            return data
+        case _:
+            return canonical(data)

@@ -1,0 +1,147 @@
+"""A whole job: its sinks and everything before them, checked as one; and what a checkpoint has to remember of it."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+from lockstep.errors import PlanError
+from lockstep.plan.encode import canonical, step_json
+from lockstep.plan.fingerprints import differences, fingerprint
+from lockstep.plan.steps import Aggregate, EventTime, Sink, Source, Step, upstream
+
+__all__ = ["Graph", "OutputMode", "differences", "duplicated_id"]
+
+OutputMode = Literal["append", "update"]
+_Kind = TypeVar("_Kind", bound=Step)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A job's steps as far as a sink needs them. ``declared`` are all that were made, to find what leads nowhere."""
+
+    name: str
+    sinks: tuple[Sink, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    declared: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.sinks:
+            raise PlanError(
+                "LS0115",
+                f'job "{self.name}" has no sink',
+                why="nothing it computes would be seen.",
+                hint='end a stream with .to(ls.files("out/result")), or with .to(ls.console()) to look at it.',
+            )
+        _check_ids(self.steps)
+        _check_one_output_mode(self.aggregates)
+        _check_targets(self.sinks)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Every step that a sink needs, each after its inputs, in order of creation."""
+        reached = {id(step): step for sink in self.sinks for step in upstream(sink)}
+        return tuple(sorted(reached.values(), key=lambda step: step.order))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where the records come from."""
+        return self._of(Source)
+
+    @property
+    def event_times(self) -> tuple[EventTime, ...]:
+        """Where event times are declared."""
+        return self._of(EventTime)
+
+    @property
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        """The aggregations."""
+        return self._of(Aggregate)
+
+    @property
+    def python_steps(self) -> tuple[Step, ...]:
+        """The steps that call Python functions: those that cannot be proven deterministic."""
+        return tuple(step for step in self.steps if step.runs_python)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Ids of streams that no sink reads: their last steps."""
+        reached = {id(step) for step in self.steps}
+        used = {id(before) for step in self.declared for before in step.inputs}
+        return tuple(step.id for step in self.declared if id(step) not in reached and id(step) not in used)
+
+    @property
+    def output_mode(self) -> OutputMode:
+        """Spark's output mode: a query has one."""
+        return "update" if any(step.window is None for step in self.aggregates) else "append"
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a checkpoint of this job depends on; compare two with :func:`differences`."""
+        return fingerprint(self.steps, self.output_mode)
+
+    def version(self, code_hash: str) -> str:
+        """The version of the job: a hash of its plan and of the code around it."""
+        plan = canonical({"job": self.name, "steps": [step_json(step) for step in self.steps]})
+        return hashlib.sha256(f"{plan}\n{code_hash}".encode()).hexdigest()
+
+    def _of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
+        return tuple(step for step in self.steps if isinstance(step, kind))
+
+
+def duplicated_id(step_id: str) -> PlanError:
+    """The error for two steps with one id."""
+    return PlanError(
+        "LS0116",
+        f'two steps are called "{step_id}"',
+        why="a step's id is how state, metrics and errors know it.",
+        hint="give one of them another name=.",
+    )
+
+
+def _check_ids(steps: Iterable[Step]) -> None:
+    seen: set[str] = set()
+    for step in steps:
+        if step.id in seen:
+            raise duplicated_id(step.id)
+        seen.add(step.id)
+
+
+def _check_one_output_mode(aggregates: tuple[Aggregate, ...]) -> None:
+    rolling = [step.id for step in aggregates if step.window is None]
+    windowed = [step.id for step in aggregates if step.window is not None]
+    if rolling and windowed:
+        raise PlanError(
+            "LS0117",
+            "the job has aggregations with and without a window",
+            why=f"with: {', '.join(windowed)}; without: {', '.join(rolling)}. "
+            "The first give results once, the others update them, and one Spark query does one of the two.",
+            hint="make two jobs that read the same source; a later release cuts a job into stages by itself.",
+        )
+
+
+def _check_targets(sinks: tuple[Sink, ...]) -> None:
+    seen: dict[tuple[str, ...], str] = {}
+    for sink in sinks:
+        target = _target(sink)
+        if target is None:
+            continue
+        if target in seen:
+            raise PlanError(
+                "LS0135",
+                f'the sinks "{seen[target]}" and "{sink.id}" write to the same place',
+                why=f"{sink.spec.describe()}: a place holds each epoch once.",
+                hint="give them different places, or .union(...) the streams into one sink.",
+            )
+        seen[target] = sink.id
+
+
+def _target(sink: Sink) -> tuple[str, ...] | None:
+    """The place a sink fills, None if it fills none (the console)."""
+    data = sink.spec.to_json()
+    if "path" not in data:
+        return None
+    return (sink.spec.kind, posixpath.normpath(str(data["path"])), str(data.get("table", "")))

@@ -1,0 +1,111 @@
+"""From what a replica starts: its own checkpoint, a peer's snapshot, or the beginning of the ledger.
+
+The JVM is up by then: the seed is taken last, so that the replica joins a second or two behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.clock import wall_us
+from lockstep.config import RunSettings
+from lockstep.errors import RunError
+from lockstep.runtime import checkpoint as checkpoints
+from lockstep.runtime.checkpoint import Standing
+from lockstep.runtime.pacing import is_live
+from lockstep.runtime.snapshot import copy_checkpoint
+from lockstep.runtime.spec import ReplicaSpec, replica_folder
+from lockstep.store.protocols import Holder, Progress, Store
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known when a replica has to choose. ``own`` is None without a (sound) checkpoint of its own."""
+
+    own: Standing | None
+    own_sound: bool
+    head: int
+    floor: int
+    peers: Sequence[Progress]
+
+
+def choose(situation: Situation, *, prefer_peer: bool, seed_beyond_epochs: int) -> str:
+    """ "own", "scratch", or the name of the peer to take a snapshot from; "" if nothing is possible.
+
+    >>> choose(Situation(None, True, head=-1, floor=0, peers=()), prefer_peer=False, seed_beyond_epochs=50)
+    'scratch'
+    """
+    peers = sorted((peer for peer in situation.peers if peer.epoch >= 0), key=lambda peer: -peer.epoch)
+    own_usable = situation.own_sound and situation.own is not None and situation.own.epoch + 1 >= situation.floor
+    own_epoch = situation.own.epoch if own_usable and situation.own else -1
+    far_behind = situation.head - own_epoch > seed_beyond_epochs
+    if peers and peers[0].epoch > own_epoch and (prefer_peer or not own_usable or far_behind):
+        worth_it = prefer_peer or far_behind or situation.floor > 0 or own_epoch >= 0
+        if worth_it or situation.head > 0:
+            return peers[0].replica
+    if own_usable and not (prefer_peer and not situation.own_sound):
+        return "own"
+    return "scratch" if situation.floor == 0 else ""
+
+
+def prepare(spec: ReplicaSpec, store: Store, holder: Holder, plan: dict[str, object], settings: RunSettings) -> Path:
+    """Put a checkpoint in place for this start and return its folder."""
+    folder = spec.folder / "checkpoint"
+    own, sound = _own(folder, plan, store, holder)
+    head = store.head()
+    now = wall_us()
+    others = [one for one in store.progress() if one.replica != spec.replica]
+    peers = [one for one in others if is_live(one, now)]
+    situation = Situation(own, sound, head.epoch if head else -1, store.floor(), peers)
+    choice = choose(situation, prefer_peer=spec.seed == "peer", seed_beyond_epochs=settings.seed_beyond_epochs)
+    if choice == "own":
+        return folder
+    if not choice:
+        raise _impossible(situation)
+    if folder.exists():
+        aside = checkpoints.set_aside(folder, holder.incarnation)
+        store.add_event("checkpoint-set-aside", f"kept as {aside.name}", spec.replica)
+    if choice != "scratch":
+        peer = replica_folder(Path(spec.store), spec.job, choice) / "checkpoint"
+        taken = copy_checkpoint(peer, folder)
+        store.add_event("seeded", f"from {choice} at epoch {taken.epoch}", spec.replica)
+    checkpoints.write_fingerprint(folder, plan)
+    return folder
+
+
+def _own(folder: Path, plan: dict[str, object], store: Store, holder: Holder) -> tuple[Standing | None, bool]:
+    """Where the own checkpoint stands, and whether it may be used."""
+    if not folder.exists():
+        return None, False
+    try:
+        noted = checkpoints.read_fingerprint(folder)
+        at = checkpoints.standing(folder)
+        if at is not None and at.batch >= 0:
+            checkpoints.check_state(folder, at.batch)
+    except (RunError, OSError, ValueError) as error:
+        store.add_event("checkpoint-damaged", str(error), holder.replica)
+        return None, False
+    head = store.head()
+    head_epoch = head.epoch if head else -1
+    if noted != plan:
+        store.add_event("checkpoint-foreign", "it was written by another plan", holder.replica)
+        return None, False
+    if at is not None and at.begun_epoch > head_epoch:
+        store.add_event(
+            "checkpoint-contradicts-ledger",
+            f"it has epoch {at.begun_epoch}, the ledger ends at {head_epoch}",
+            holder.replica,
+        )
+        return None, False
+    return at or Standing(-1, -1, -1), True
+
+
+def _impossible(situation: Situation) -> RunError:
+    return RunError(
+        "LS0605",
+        "this replica has nothing to start from",
+        why=f"it has no sound checkpoint, no healthy peer runs, and the ledger begins at epoch {situation.floor}.",
+        hint="put back a copy of the store's folder, or start the job under another name.",
+    )

@@ -1,0 +1,142 @@
+"""A replica's Spark checkpoint, read from outside: which epoch it stands at, and whether it is sound.
+
+Spark's batch ids are not epoch numbers; the epoch is read from the offset log of the batch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.errors import RunError
+
+FINGERPRINT = "lockstep.json"
+"""Beside Spark's own files: which plan wrote this checkpoint."""
+FORMAT_VERSION = 1
+_DAMAGED_KEPT = 2
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a checkpoint stands: its newest committed batch and epoch, and the newest that was only begun."""
+
+    batch: int
+    epoch: int
+    begun_epoch: int
+
+
+def batch_epoch(checkpoint: Path, batch: int) -> int:
+    """The epoch that a batch computes, from its entry in the offset log."""
+    lines = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+    offsets = {json.loads(line)["epoch"] for line in lines[2:] if line.strip() not in ("", "-")}
+    if len(offsets) != 1:
+        raise RunError(
+            "LS0604",
+            f"batch {batch} of a checkpoint does not name one epoch: {sorted(offsets)}",
+            why="every source of a query answers the same epoch, so the offset log is damaged.",
+        )
+    return int(offsets.pop())
+
+
+def standing(checkpoint: Path) -> Standing | None:
+    """Where the checkpoint stands, None if nothing was committed yet. Raises LS0604 if it is damaged."""
+    try:
+        return _standing(checkpoint)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise damaged(checkpoint, f"{type(error).__name__}: {error}") from None
+
+
+def _standing(checkpoint: Path) -> Standing | None:
+    begun = _batches(checkpoint / "offsets")
+    committed = _batches(checkpoint / "commits")
+    if not begun:
+        if committed:
+            raise damaged(checkpoint, "there are commits but no offsets")
+        return None
+    begun_epoch = batch_epoch(checkpoint, begun[-1])
+    if not committed:
+        if begun[0] > 0:
+            raise damaged(checkpoint, "the offset log does not begin at 0 and nothing was committed")
+        return Standing(-1, begun_epoch - 1, begun_epoch)
+    if committed[-1] not in begun or begun[-1] > committed[-1] + 1:
+        raise damaged(checkpoint, f"commits end at batch {committed[-1]}, offsets at {begun[-1]}")
+    return Standing(committed[-1], batch_epoch(checkpoint, committed[-1]), begun_epoch)
+
+
+def check_state(checkpoint: Path, batch: int) -> None:
+    """Check that the state of every stateful step can be rebuilt for ``batch``: a base and every change after it."""
+    for partition in sorted((checkpoint / "state").glob("[0-9]*/[0-9]*")):
+        if partition.is_dir():
+            _check_partition(checkpoint, partition, version=batch + 1)
+
+
+def _check_partition(checkpoint: Path, partition: Path, version: int) -> None:
+    bases = [0, *(number for number in _numbers(partition, r"(\d+)\.zip") if number <= version)]
+    base = max(bases)
+    if base and not zipfile.is_zipfile(partition / f"{base}.zip"):
+        raise damaged(checkpoint, f"{partition.name}/{base}.zip is not a whole zip file")
+    changes = set(_numbers(partition, r"(\d+)\.changelog"))
+    missing = [number for number in range(base + 1, version + 1) if number not in changes]
+    if missing:
+        raise damaged(checkpoint, f"state {partition.parent.name}/{partition.name} lacks version {missing[0]}")
+    for number in range(base + 1, version + 1):
+        if (partition / f"{number}.changelog").stat().st_size == 0:
+            raise damaged(checkpoint, f"state {partition.parent.name}/{partition.name} version {number} is empty")
+
+
+def read_fingerprint(checkpoint: Path) -> dict[str, object] | None:
+    """The plan that wrote this checkpoint, None for one without a note."""
+    path = checkpoint / FINGERPRINT
+    if not path.exists():
+        return None
+    note = json.loads(path.read_text(encoding="utf-8"))
+    if note.get("format") != FORMAT_VERSION:
+        raise RunError(
+            "LS0608",
+            f"a checkpoint has format {note.get('format')}, this release reads {FORMAT_VERSION}",
+            hint="run it with the release that wrote it, or start the job under another name.",
+        )
+    plan = note["plan"]
+    assert isinstance(plan, dict)
+    return plan
+
+
+def write_fingerprint(checkpoint: Path, plan: dict[str, object]) -> None:
+    """Note which plan writes this checkpoint, before Spark does."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    temporary = checkpoint / f"{FINGERPRINT}.new"
+    temporary.write_text(json.dumps({"format": FORMAT_VERSION, "plan": plan}), encoding="utf-8")
+    temporary.replace(checkpoint / FINGERPRINT)
+
+
+def set_aside(checkpoint: Path, incarnation: int) -> Path:
+    """Move a checkpoint away, to be looked at; the newest few are kept."""
+    target = checkpoint.with_name(f"{checkpoint.name}.set-aside-{incarnation}")
+    checkpoint.rename(target)
+    older = sorted(checkpoint.parent.glob(f"{checkpoint.name}.set-aside-*"), key=lambda path: path.stat().st_mtime)
+    for path in older[:-_DAMAGED_KEPT]:
+        shutil.rmtree(path)
+    return target
+
+
+def damaged(checkpoint: Path, what: str) -> RunError:
+    """The error for a checkpoint that must not be used."""
+    return RunError(
+        "LS0604",
+        f"the checkpoint {checkpoint.parent.name}/{checkpoint.name} is damaged: {what}",
+        why="a damaged checkpoint is never patched: the state in it could be silently wrong.",
+        hint="Lockstep sets it aside and seeds the replica from a healthy peer, if there is one.",
+    )
+
+
+def _batches(folder: Path) -> list[int]:
+    return sorted(_numbers(folder, r"(\d+)")) if folder.is_dir() else []
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    found = (re.fullmatch(pattern, path.name) for path in folder.iterdir())
+    return [int(match.group(1)) for match in found if match]

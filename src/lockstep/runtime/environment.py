@@ -1,0 +1,121 @@
+"""The session of a replica: everything that could make two replicas differ is pinned here.
+
+The pins' hash is kept in the ledger's facts; a replica with other pins is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import SparkSession
+
+from lockstep.config import SparkSettings
+from lockstep.machine import find_java
+
+_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
+
+RESULT_PINS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    # Heartbeat epochs take the place of Spark's own empty batches: one epoch is exactly one micro-batch.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # These two rules push filters below the watermark node, so that only matching records would move event time.
+    "spark.sql.optimizer.excludedRules": f"{_OPTIMIZER}PushDownPredicates,{_OPTIMIZER}PushPredicateThroughNonJoin",
+}
+"""Settings that change results. A user's value for one of them is refused."""
+
+SPEED: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
+    # Without Hadoop's native library each file created by the default manager forks chmod and stat.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "100",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    "spark.python.worker.reuse": "true",
+    "spark.cleaner.periodicGC.interval": "5min",
+    "spark.log.level": "ERROR",
+}
+"""Settings that change only how fast it goes; a user may override each."""
+
+JAVA_OPTIONS = (
+    "-Djdk.lang.Process.launchMechanism=VFORK -Xss8m -XX:+UseSerialGC -Duser.timezone=UTC "
+    "-Duser.language=en -Duser.country=US -Dfile.encoding=UTF-8"
+)
+PROCESS_PINS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
+
+
+def process_environment() -> dict[str, str]:
+    """The environment variables a replica's process starts with; workers inherit them."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    return {
+        **kept,
+        **PROCESS_PINS,
+        "JAVA_HOME": str(find_java().home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def environment_hash() -> str:
+    """A fingerprint of everything about this replica that may change results."""
+    facts = {
+        "pins": dict(RESULT_PINS),
+        "process": PROCESS_PINS,
+        "python": list(sys.version_info[:2]),
+        "pyspark": pyspark.__version__,
+        "pyarrow": pa.__version__.split(".")[0],
+        "byteorder": sys.byteorder,
+        "implementation": platform.python_implementation(),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def open_session(name: str, settings: SparkSettings, scratch: Path) -> SparkSession:
+    """Start Spark with the pins. The JVM ends with this process: its standard input is our end of a pipe."""
+    java_options = f"{JAVA_OPTIONS} {settings.conf.get('spark.driver.extraJavaOptions', '')}".strip()
+    conf = {
+        **SPEED,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        **settings.conf,
+        **RESULT_PINS,
+        "spark.driver.extraJavaOptions": java_options,
+    }
+    builder = SparkSession.builder.appName(name).master(settings.master)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def refused_settings(settings: SparkSettings) -> list[str]:
+    """The user's Spark settings that would change results between replicas."""
+    return sorted(key for key, value in settings.conf.items() if RESULT_PINS.get(key, value) != value)

@@ -1,0 +1,232 @@
+"""What a replica does with each micro-batch: run it, take digests, publish it unless someone has, tell the store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from lockstep.clock import US_PER_S, wall_us
+from lockstep.compile.job import Compiled
+from lockstep.config import RunSettings
+from lockstep.connect.protocols import Output, Place, Publication, SinkSide
+from lockstep.connect.sinks.staging import read_batches
+from lockstep.errors import LockstepError, RunError
+from lockstep.runtime.checkpoint import batch_epoch
+from lockstep.runtime.divergence import describe, differing_rows
+from lockstep.runtime.output import SinkOutput, through_driver, through_executors
+from lockstep.runtime.pacing import next_record_limit, smoothed_s
+from lockstep.runtime.sealing import Sealer
+from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Published, Store
+
+_VERDICT_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Standpoint:
+    """How far this replica is, for its progress reports."""
+
+    epoch: int = -1
+    working_on: int = -1
+    epoch_s: float = 0.0
+    records: int = 0
+    moved_us: int = 0
+    done_us: int = 0
+    rows_last: int = 0
+
+
+class EpochRunner:
+    """The function that Spark calls with every micro-batch (``foreachBatch``)."""
+
+    def __init__(
+        self,
+        store: Store,
+        holder: Holder,
+        compiled: Compiled,
+        sinks: Mapping[str, SinkSide],
+        place: Place,
+        checkpoint: Path,
+        version: str,
+        python_steps: Sequence[str],
+        settings: RunSettings,
+        sealer: Sealer,
+        observed: Callable[[], dict[str, int | None]],
+        on_done: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._holder = holder
+        self._compiled = compiled
+        self._sinks = sinks
+        self._place = place
+        self._checkpoint = checkpoint
+        self._version = version
+        self._python_steps = python_steps
+        self._settings = settings
+        self._sealer = sealer
+        self._observed = observed
+        self._on_done = on_done
+        self._limit = settings.records_per_epoch_start
+        self.at = Standpoint()
+        self.failure: LockstepError | None = None
+        self.idle = threading.Event()
+        self.idle.set()
+        self.diverged = False
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Compute and publish one epoch."""
+        self.idle.clear()
+        try:
+            self._run(frame, batch_epoch(self._checkpoint, batch))
+        except LockstepError as error:
+            self.failure = error
+            raise
+        finally:
+            self.idle.set()
+
+    def _run(self, frame: DataFrame, epoch: int) -> None:
+        entry = self._store.entry(epoch)
+        if entry is None:
+            raise RunError(
+                "LS0605",
+                f"epoch {epoch} is not in the ledger any more",
+                why="this replica is further behind than anything that is kept.",
+                hint="it is seeded from a peer at its next start.",
+            )
+        self.at = replace(self.at, working_on=epoch)
+        outputs = self._compute(frame, entry)
+        self._store.add_digests([self._digest(epoch, output) for output in outputs])
+        ours = [self._publish(entry, output) for output in outputs]
+        self._finish(entry, outputs, published_here=any(ours))
+
+    def _compute(self, frame: DataFrame, entry: Entry) -> list[SinkOutput]:
+        if self.at.rows_last + entry.records <= self._settings.rows_through_driver_max:
+            return through_driver(frame, self._compiled)
+        return through_executors(frame, self._compiled, self._place, self._holder, entry.epoch)
+
+    def _digest(self, epoch: int, output: SinkOutput) -> Digest:
+        return Digest(
+            epoch=epoch,
+            sink=output.part.step.id,
+            replica=self._holder.replica,
+            incarnation=self._holder.incarnation,
+            digest=output.digest,
+            rows=output.rows,
+            version=self._version,
+        )
+
+    def _publish(self, entry: Entry, output: SinkOutput) -> bool:
+        """Publish to one sink; whether it was this replica that did."""
+        wanted = Publication(
+            epoch=entry.epoch,
+            digest=output.digest,
+            rows=output.rows,
+            by=str(self._holder),
+            version=self._version,
+            epoch_time_us=entry.epoch_time_us,
+            ingested_oldest_us=entry.ingested_oldest_us,
+            ingested_newest_us=entry.ingested_newest_us,
+        )
+        side = self._sinks[output.part.step.id]
+        second = bool(output.output.files) and side.publication(entry.epoch) is not None
+        copy = _staged_table(output.output) if second else None
+        held = side.publish(wanted, output.output, self._holder)
+        if held.digest != output.digest and held.version == self._version:
+            self._compare(entry.epoch, output, held, copy)
+        return held.by == wanted.by
+
+    def _compare(self, epoch: int, output: SinkOutput, held: Publication, copy: pa.Table | None) -> None:
+        """The digests differ: look at the rows; if they are really different, say so and wait for the verdict."""
+        sink = output.part.step.id
+        theirs = self._sinks[sink].rows(epoch)
+        ours = copy if copy is not None else output.output.table
+        only_ours = only_theirs = None
+        if theirs is not None and ours is not None:
+            only_ours, only_theirs = differing_rows(ours, theirs)
+            if not only_ours and not only_theirs:
+                self._store.add_event("float-noise", f'epoch {epoch}, sink "{sink}": floats differ in the last digits')
+                return
+        self._keep_copy(epoch, sink, ours)
+        self._store.add_divergence(
+            Divergence(
+                epoch=epoch,
+                sink=sink,
+                replica=self._holder.replica,
+                incarnation=self._holder.incarnation,
+                published_by=held.by,
+                digest=output.digest,
+                published_digest=held.digest,
+                detail=describe(epoch, sink, only_ours, only_theirs, self._python_steps),
+                at_us=wall_us(),
+            )
+        )
+        self._await_verdict(epoch, sink)
+
+    def _keep_copy(self, epoch: int, sink: str, ours: pa.Table | None) -> None:
+        """Keep the copy that was not published: with it a person can find out who was right."""
+        if ours is None:
+            return
+        import pyarrow.parquet as pq
+
+        folder = self._place.store / "jobs" / self._place.job / "divergences"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(ours, folder / f"{epoch:012d}-{sink}-{self._holder}.parquet")
+
+    def _await_verdict(self, epoch: int, sink: str) -> None:
+        self.diverged = True
+        while True:
+            for one in self._store.divergences():
+                mine = (one.epoch, one.sink, one.replica) == (epoch, sink, self._holder.replica)
+                if mine and one.incarnation == self._holder.incarnation and one.verdict:
+                    self.diverged = False
+                    if one.verdict == "go-on":
+                        return
+                    raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why=one.detail)
+            time.sleep(_VERDICT_POLL_S)
+
+    def _finish(self, entry: Entry, outputs: list[SinkOutput], *, published_here: bool) -> None:
+        now = wall_us()
+        # From when it could have begun: sealed, and the epoch before it done.
+        took_s = max(0.001, (now - max(self.at.done_us, entry.epoch_time_us)) / US_PER_S)
+        if published_here:
+            self._store.add_published(
+                Published(
+                    epoch=entry.epoch,
+                    replica=self._holder.replica,
+                    published_us=now,
+                    records=entry.records,
+                    ingested_oldest_us=entry.ingested_oldest_us,
+                    ingested_newest_us=entry.ingested_newest_us,
+                    epoch_s=took_s,
+                )
+            )
+        observed = self._observed()
+        self._store.add_observed(entry.epoch, observed)
+        if self.at.done_us:
+            self._limit = next_record_limit(self._limit, entry.records, took_s, self._settings)
+        self.at = Standpoint(
+            epoch=entry.epoch,
+            working_on=-1,
+            # The first epoch of an incarnation compiles and loads everything: it says nothing about the next.
+            epoch_s=smoothed_s(self.at.epoch_s, took_s) if self.at.done_us else 0.0,
+            records=self.at.records + entry.records,
+            moved_us=now,
+            done_us=now,
+            rows_last=sum(output.rows for output in outputs),
+        )
+        self._on_done()
+        self._sealer.ready(entry.epoch + 1, observed, self._limit)
+
+
+def _staged_table(output: Output) -> pa.Table:
+    """A large epoch's rows, read back before its files go: whoever comes second may have to compare them."""
+    batches = [
+        batch
+        for file in output.files
+        for batch in read_batches(Path(file.path), Path(file.path).suffix.lstrip("."), output.schema)
+    ]
+    return pa.Table.from_batches(batches, output.schema)

@@ -1,0 +1,147 @@
+"""An epoch's output: exactly one Spark action, then per sink its rows and their digest.
+
+Small epochs come through the driver as Arrow; large ones are written by the executors, and only the list of files comes
+back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from lockstep.compile.digests import add_sums, digest_text, hash_sums
+from lockstep.compile.job import SINK, Compiled, SinkPart, rows_column
+from lockstep.connect.protocols import Output, Place, StagedFile, Stager
+from lockstep.connect.working import sink_side
+from lockstep.store.protocols import Holder
+
+_STAGED_SCHEMA = "sink int, path string, rows bigint, bytes bigint, hash_1 bigint, hash_2 bigint"
+_STAGED_ARROW = pa.schema(
+    [
+        ("sink", pa.int32()),
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("hash_1", pa.int64()),
+        ("hash_2", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SinkOutput:
+    """One sink's share of an epoch."""
+
+    part: SinkPart
+    output: Output
+    digest: str
+    rows: int
+
+
+def through_driver(frame: DataFrame, compiled: Compiled) -> list[SinkOutput]:
+    """Run the epoch and bring its rows here."""
+    table = frame.toArrow()
+    return [_share(table, part, alone=len(compiled.sinks) == 1) for part in compiled.sinks]
+
+
+def _share(table: pa.Table, part: SinkPart, *, alone: bool) -> SinkOutput:
+    mine = table if alone else table.filter(pc.equal(table.column(SINK), part.number))
+    rows = _rows(mine, part.number, part.schema)
+    return SinkOutput(part, Output(part.schema, table=rows), digest_text(rows.num_rows, hash_sums(mine)), rows.num_rows)
+
+
+def _rows(tagged: pa.Table | pa.RecordBatch, number: int, schema: pa.Schema) -> pa.Table:
+    column = tagged.column(rows_column(number))
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    batches = [pa.RecordBatch.from_arrays(chunk.flatten(), names=schema.names) for chunk in chunks]
+    if not batches:
+        return schema.empty_table()
+    return pa.Table.from_batches(batches).cast(schema)
+
+
+def through_executors(
+    frame: DataFrame, compiled: Compiled, place: Place, holder: Holder, epoch: int
+) -> list[SinkOutput]:
+    """Run the epoch and have the executors stage its rows."""
+    task = StagingTask(
+        sinks=json.dumps(
+            [[{"kind": part.step.spec.kind, **part.step.spec.to_json()}, part.step.id] for part in compiled.sinks]
+        ),
+        schemas=tuple(part.schema for part in compiled.sinks),
+        place=(str(place.project), str(place.store), place.job),
+        holder=holder,
+        epoch=epoch,
+    )
+    staged = frame.mapInArrow(task, _STAGED_SCHEMA).toArrow().to_pylist()
+    return [_gathered([row for row in staged if row["sink"] == part.number], part) for part in compiled.sinks]
+
+
+def _gathered(staged: list[dict[str, Any]], part: SinkPart) -> SinkOutput:
+    sums = (0, 0)
+    for row in staged:
+        sums = add_sums(sums, (row["hash_1"], row["hash_2"]))
+    files = tuple(StagedFile(row["path"], row["rows"], row["bytes"]) for row in staged if row["path"])
+    rows = sum(file.rows for file in files)
+    output = Output(part.schema, files=files) if files else Output(part.schema, table=part.schema.empty_table())
+    return SinkOutput(part, output, digest_text(rows, sums), rows)
+
+
+@dataclass(frozen=True)
+class StagingTask:
+    """What one executor task does with its rows: write them to staged files, answer with their names and hash sums."""
+
+    sinks: str
+    schemas: tuple[pa.Schema, ...]
+    place: tuple[str, str, str]
+    holder: Holder
+    epoch: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The shape that ``mapInArrow`` wants."""
+        stagers: dict[int, Stager] = {}
+        sums: dict[int, tuple[int, int]] = {}
+        try:
+            for batch in batches:
+                for number in pc.unique(batch.column(SINK)).to_pylist():
+                    self._take(batch, number, stagers, sums)
+        except BaseException:
+            for stager in stagers.values():
+                stager.abandon()
+            raise
+        yield pa.RecordBatch.from_pylist(
+            [_answer(number, stager.finish(), sums[number]) for number, stager in stagers.items()], _STAGED_ARROW
+        )
+
+    def _take(
+        self, batch: pa.RecordBatch, number: int, stagers: dict[int, Stager], sums: dict[int, tuple[int, int]]
+    ) -> None:
+        mine = batch.filter(pc.equal(batch.column(SINK), number))
+        if number not in stagers:
+            stagers[number] = self._stager(number)
+            sums[number] = (0, 0)
+        sums[number] = add_sums(sums[number], hash_sums(mine))
+        for rows in _rows(mine, number, self.schemas[number]).to_batches():
+            stagers[number].write(rows)
+
+    def _stager(self, number: int) -> Stager:
+        spec, step = json.loads(self.sinks)[number]
+        project, store, job = self.place
+        side = sink_side(spec, step, Place(Path(project), Path(store), job))
+        context = TaskContext.get()
+        task = context.taskAttemptId() if context is not None else 0
+        side.open(self.schemas[number])
+        return side.stager(self.epoch, self.holder, task)
+
+
+def _answer(number: int, file: StagedFile | None, sums: tuple[int, int]) -> dict[str, Any]:
+    signed = [value - (1 << 64) if value >= 1 << 63 else value for value in sums]
+    path, rows, size = (file.path, file.rows, file.bytes) if file else ("", 0, 0)
+    return {"sink": number, "path": path, "rows": rows, "bytes": size, "hash_1": signed[0], "hash_2": signed[1]}

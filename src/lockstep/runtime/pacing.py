@@ -1,0 +1,135 @@
+"""When to seal the next epoch and how much to put into it: pure functions of what is known and a passed-in time.
+
+If whoever is fastest sealed as fast as it could, a replica that is behind would stay behind for ever, and losing the leader
+would cost its whole lag. So the interval follows the slowest live replica, and epochs grow instead: most of an epoch's cost
+is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lockstep.clock import US_PER_S
+from lockstep.config import RunSettings
+from lockstep.store.protocols import Progress
+
+SLACK = 1.3
+"""The interval is at least this much longer than the slowest replica's epoch, or it could never gain on the head."""
+SLACK_CATCHING_UP = 2.0
+FRESH_S = 5.0
+"""A replica that said nothing for this long is not counted; it reports once a second even when idle."""
+_LIVE = frozenset({"running", "catching-up"})
+
+
+@dataclass(frozen=True)
+class View:
+    """What the replica that is ready for ``epoch`` knows when it decides."""
+
+    epoch: int
+    now_us: int
+    last_sealed_us: int | None
+    """Epoch time of the newest entry, None before the first."""
+    has_data: bool
+    progress: Sequence[Progress]
+    """Everyone's newest word, the deciding replica's own included."""
+
+
+@dataclass(frozen=True)
+class Seal:
+    """Seal now."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Look again after this long."""
+
+    seconds: float
+    reason: str
+
+
+def decide(view: View, settings: RunSettings) -> Seal | Wait:
+    """Whether to seal ``view.epoch`` now.
+
+    >>> decide(View(0, 0, None, has_data=True, progress=()), RunSettings())
+    Seal()
+    >>> decide(View(7, 1_000_000, 950_000, has_data=True, progress=()), RunSettings(epoch_interval_s=0.2))
+    Wait(seconds=0.15, reason='interval')
+    """
+    lead = view.epoch - slowest_in_set(view, settings)
+    if lead > settings.lead_epochs_max:
+        return Wait(0.02, "lead")
+    if view.last_sealed_us is None:
+        return Seal()
+    since_s = (view.now_us - view.last_sealed_us) / US_PER_S
+    if since_s < 0:
+        # The clock was set back: epoch time still moves on, one microsecond at a time, until the clock has caught up.
+        return Seal() if view.has_data else Wait(settings.epoch_interval_s, "clock")
+    interval_s = seal_interval_s(view, settings)
+    if since_s < interval_s:
+        return Wait(round(interval_s - since_s, 6), "interval")
+    if view.has_data or since_s >= settings.heartbeat_interval_s:
+        return Seal()
+    return Wait(min(settings.heartbeat_interval_s - since_s, 0.01), "data")
+
+
+def seal_interval_s(view: View, settings: RunSettings) -> float:
+    """The shortest time between two seals, given how long the live replicas take for an epoch."""
+    live = [one for one in view.progress if is_live(one, view.now_us)]
+    if len(live) < 2:
+        return settings.epoch_interval_s
+    slowest_s = max(one.epoch_s for one in live)
+    behind = any(one.state == "catching-up" for one in live)
+    return max(settings.epoch_interval_s, slowest_s * (SLACK_CATCHING_UP if behind else SLACK))
+
+
+def slowest_in_set(view: View, settings: RunSettings) -> int:
+    """The newest epoch that every replica in the set has computed (the deciding replica itself has ``epoch - 1``)."""
+    members = [one.epoch for one in view.progress if in_set(one, view, settings)]
+    return min([*members, view.epoch - 1])
+
+
+def in_set(one: Progress, view: View, settings: RunSettings) -> bool:
+    """Whether the others wait for this replica: it runs, and it has moved lately or has nothing to do."""
+    if one.state != "running" or not is_live(one, view.now_us):
+        return False
+    moved_s = (view.now_us - one.moved_us) / US_PER_S
+    return moved_s < settings.lag_timeout_s or one.epoch >= view.epoch - 1
+
+
+def is_live(one: Progress, now_us: int) -> bool:
+    """Whether this replica computes epochs now, as far as its newest word tells."""
+    return one.state in _LIVE and (now_us - one.updated_us) / US_PER_S < FRESH_S
+
+
+def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSettings) -> int:
+    """The record limit after an epoch of ``records`` took ``epoch_s``: aim at the target time, never more than double.
+
+    An epoch that was not full says nothing about what a full one would take, unless it was too slow already.
+
+    >>> next_record_limit(1000, 1000, 0.25, RunSettings(epoch_target_s=1.0))
+    2000
+    >>> next_record_limit(1000, 1000, 4.0, RunSettings(epoch_target_s=1.0))
+    250
+    >>> next_record_limit(1000, 10, 0.1, RunSettings(epoch_target_s=1.0))
+    1000
+    """
+    if epoch_s <= 0 or (records < limit * 0.8 and epoch_s <= settings.epoch_target_s):
+        return limit
+    wanted = int(max(records, 1) * settings.epoch_target_s / epoch_s)
+    bounded = max(settings.records_per_epoch_min, min(wanted, limit * 2, settings.records_per_epoch_max))
+    return bounded
+
+
+def smoothed_s(before_s: float, now_s: float) -> float:
+    """An average of epoch times that rises slowly and falls fast; the first value is taken as it is.
+
+    A pause of the garbage collector must not slow the whole job down, and a JVM that has warmed up must show at once.
+
+    >>> smoothed_s(0.0, 0.3), round(smoothed_s(0.3, 0.5), 2), round(smoothed_s(0.5, 0.3), 2)
+    (0.3, 0.34, 0.36)
+    """
+    if before_s == 0:
+        return now_s
+    weight = 0.2 if now_s > before_s else 0.7
+    return before_s * (1 - weight) + now_s * weight

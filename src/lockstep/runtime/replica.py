@@ -1,0 +1,354 @@
+"""One replica: a process with a Spark session that follows the ledger until it is told to stop.
+
+Started by the supervisor as ``python -m lockstep.runtime.replica SPEC``. Its standard input is a pipe from the supervisor: a
+line ``drain`` asks it to finish the epoch under way and end, and the end of the pipe means that the supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from lockstep.api.loading import LoadedJob, load_job
+from lockstep.compile import Compiled, compile_job
+from lockstep.compile.hidden import Hidden, ddl_with_hidden
+from lockstep.compile.steps import OBSERVED_TIME
+from lockstep.config import Settings
+from lockstep.connect.working import sink_side, source_side
+from lockstep.errors import LockstepError, RunError, from_wire
+from lockstep.plan.graph import Graph
+from lockstep.plan.steps import EventTime, Source
+from lockstep.runtime.beginning import prepare
+from lockstep.runtime.checkpoint import standing
+from lockstep.runtime.dead_letters import DeadLetterWriter
+from lockstep.runtime.environment import environment_hash, open_session
+from lockstep.runtime.epochs import EpochRunner
+from lockstep.runtime.marks import TimeStep
+from lockstep.runtime.reporting import Reporter
+from lockstep.runtime.sealing import Sealer
+from lockstep.runtime.source import FORMAT, LockstepSource, SourceOptions
+from lockstep.runtime.spec import (
+    EXIT_CHECKPOINT,
+    EXIT_DIVERGED,
+    EXIT_DRAINED,
+    EXIT_FAILED,
+    EXIT_JOB_ERROR,
+    EXIT_RETIRED,
+    ReplicaSpec,
+)
+from lockstep.store.protocols import Holder, Store
+from lockstep.store.sqlite_store import open_store
+
+_POLL_S = 0.05
+_JOB_ERRORS = ("LS01", "LS02", "LS03", "LS05")
+"""Areas of errors that starting again cannot mend."""
+
+
+class Replica:
+    """The parts of a running replica, wired together."""
+
+    def __init__(self, spec: ReplicaSpec, store: Store, holder: Holder) -> None:
+        self.spec = spec
+        self.store = store
+        self.holder = holder
+        self.settings: Settings = spec.parsed_settings()
+        self.drain = threading.Event()
+        self.retired = threading.Event()
+        self.drain_flag = spec.folder / "drain"
+        self.reporter = Reporter(store, holder, self.retired.set, self.settings.run.lead_epochs_max)
+        self.runner: EpochRunner | None = None
+        self.sealer: Sealer | None = None
+
+    def run(self) -> int:
+        """Boot, take a checkpoint, follow the ledger; the exit code says how it ended."""
+        self.drain_flag.unlink(missing_ok=True)
+        self.drain_flag.with_suffix(".seen").unlink(missing_ok=True)
+        self.reporter.start()
+        job = load_job(self.spec.job_file)
+        for name in job.module_names:
+            # Spark's workers cannot import the job's file, so its functions travel whole.
+            cloudpickle.register_pickle_by_value(sys.modules[name])
+        graph = job.job.graph()
+        session = self._boot()
+        compiled = compile_job(graph, self._source_frame(session), self._dead_letters())
+        checkpoint = self._prepare(graph)
+        query = self._start(job, graph, compiled, checkpoint)
+        return self._follow(query)
+
+    def _boot(self) -> SparkSession:
+        scratch = self.spec.folder / "scratch"
+        scratch.mkdir(parents=True, exist_ok=True)
+        name = f"lockstep-{self.spec.job}-{self.holder}"
+        session = open_session(name, self.settings.spark_of(self.spec.replica), scratch)
+        session.dataSource.register(LockstepSource)
+        return session
+
+    def _dead_letters(self) -> DeadLetterWriter:
+        return DeadLetterWriter(self.spec.store, self.spec.job)
+
+    def _prepare(self, graph: Graph) -> Path:
+        self.reporter.state = "seeding"
+        return prepare(self.spec, self.store, self.holder, graph.fingerprint(), self.settings.run)
+
+    def _source_frame(self, session: SparkSession) -> Any:
+        return source_frames(session, self.spec, self.drain_flag, session.sparkContext.defaultParallelism)
+
+    def _start(self, job: LoadedJob, graph: Graph, compiled: Compiled, checkpoint: Path) -> StreamingQuery:
+        place = self.spec.place
+        sources = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
+        sinks = {part.step.id: sink_side(part.step.spec, part.step.id, place) for part in compiled.sinks}
+        for part in compiled.sinks:
+            sinks[part.step.id].open(part.schema)
+        self.sealer = Sealer(
+            self.store, self.holder, sources, time_steps(graph), self.settings.run, self._sealing_failed
+        )
+        self.runner = EpochRunner(
+            store=self.store,
+            holder=self.holder,
+            compiled=compiled,
+            sinks=sinks,
+            place=place,
+            checkpoint=checkpoint,
+            version=graph.version(job.code_hash),
+            python_steps=[step.id for step in graph.python_steps],
+            settings=self.settings.run,
+            sealer=self.sealer,
+            observed=lambda: observed_times(query, compiled.event_times),
+            on_done=self.reporter.report,
+        )
+        self._take_up(checkpoint)
+        query = (
+            compiled.frame.writeStream.foreachBatch(self.runner)
+            .outputMode(compiled.output_mode)
+            .option("checkpointLocation", str(checkpoint))
+            .start()
+        )
+        self.sealer.start()
+        return query
+
+    def _take_up(self, checkpoint: Path) -> None:
+        """Go on where the checkpoint stands. A batch that was begun is replayed first and reports by itself."""
+        assert self.runner is not None and self.sealer is not None
+        at = standing(checkpoint)
+        if at is not None and at.epoch >= 0:
+            self.runner.at = type(self.runner.at)(epoch=at.epoch)
+        begun = at is not None and at.begun_epoch > at.epoch
+        if not begun:
+            epoch = at.epoch if at is not None else -1
+            self.sealer.ready(epoch + 1, self.store.observed(epoch))
+        self.reporter.standpoint = lambda: self.runner.at if self.runner else type(self.runner.at)()
+        self.reporter.diverged = lambda: bool(self.runner and self.runner.diverged)
+        self.reporter.state = "running"
+        self.reporter.report()
+
+    def _sealing_failed(self, error: LockstepError) -> None:
+        if error.code == "LS0405":
+            self.retired.set()
+            return
+        self.store.add_event("sealing-failed", str(error), self.holder.replica)
+
+    def _follow(self, query: StreamingQuery) -> int:
+        assert self.runner is not None and self.sealer is not None
+        while query.isActive:
+            if self.retired.is_set():
+                return EXIT_RETIRED
+            if self.sealer.crash is not None:
+                raise RunError("LS0601", f"sealing failed: {self.sealer.crash!r}", hint="see the replica's log.")
+            if self.drain.is_set():
+                return self._drained(query)
+            time.sleep(_POLL_S)
+        raise self.runner.failure or _of_query(query)
+
+    def _drained(self, query: StreamingQuery) -> int:
+        """Finish the epoch under way, then stop: stopping inside a batch would leave it uncommitted."""
+        assert self.sealer is not None
+        self.reporter.state = "draining"
+        self.sealer.stop()
+        self.drain_flag.touch()
+        seen = self.drain_flag.with_suffix(".seen")
+        deadline = time.monotonic() + self.settings.run.stop_timeout_s
+        while query.isActive and not seen.exists() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        query.stop()
+        self.reporter.stop("stopped")
+        return EXIT_DRAINED
+
+
+def source_frames(session: SparkSession, spec: ReplicaSpec, drain_flag: Path, tasks_max: int) -> Any:
+    """How the compiler gets the DataFrame of a source."""
+
+    def frame(step: Source, hidden: Hidden) -> DataFrame:
+        ddl = step.spec.schema.ddl()
+        options = SourceOptions(
+            project=spec.project,
+            store=spec.store,
+            job=spec.job,
+            source=step.id,
+            spec={"kind": step.spec.kind, **step.spec.to_json()},
+            ddl=ddl,
+            hidden={
+                "event_times": list(hidden.event_times),
+                "epoch_time": hidden.epoch_time,
+                "position": hidden.position,
+            },
+            tasks_max=tasks_max,
+            drain_flag=str(drain_flag),
+        )
+        schema = ddl_with_hidden(ddl, hidden.columns)
+        return session.readStream.format(FORMAT).schema(schema).option("lockstep", options.to_json()).load()
+
+    return frame
+
+
+def time_steps(graph: Graph) -> tuple[TimeStep, ...]:
+    """What sealing has to know of the job's ``event_time`` steps."""
+    return tuple(
+        TimeStep(step.id, tuple(_sources_of(step)), step.out_of_order_us, step.idle_after_us)
+        for step in graph.event_times
+    )
+
+
+def _sources_of(step: EventTime) -> list[str]:
+    found: list[str] = []
+    waiting = list(step.inputs)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Source) and one.id not in found:
+            found.append(one.id)
+        waiting += one.inputs
+    return sorted(found)
+
+
+def observed_times(query: StreamingQuery, event_times: tuple[str, ...]) -> dict[str, int | None]:
+    """The highest event time of the batch that just ran, per ``event_time`` step.
+
+    Spark hands observed metrics out with its progress report, which comes too late: the next epoch is sealed before that.
+    """
+    if not event_times:
+        return {}
+    metrics = query._jsq.streamingQuery().lastExecution().observedMetrics()
+    found: dict[str, int | None] = {}
+    for step in event_times:
+        row = json.loads(metrics.apply(step).json())
+        found[step] = row.get(OBSERVED_TIME)
+    return found
+
+
+def _of_query(query: StreamingQuery) -> LockstepError:
+    error = query.exception()
+    text = str(error) if error else "the query ended without an error"
+    print(text, file=sys.stderr, flush=True)
+    return explained_failure(text)
+
+
+def explained_failure(text: str) -> LockstepError:
+    """What a failed query means: our own error if one is inside Spark's text, else Spark's first line."""
+    if (own := from_wire(text)) is not None:
+        return own
+    if "state" in text.lower() and ("CANNOT_LOAD_STATE_STORE" in text or "STATE_STORE" in text):
+        return RunError("LS0604", "Spark cannot load this replica's state", why=_first_line(text))
+    return RunError("LS0601", "Spark ended the query", why=_first_line(text), hint="see the replica's log.")
+
+
+def _first_line(text: str) -> str:
+    """Spark's first line; if that announces a Python traceback, the line that ends it too."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [text]
+    raised = [line for line in lines[1:] if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
+    first = lines[0].removesuffix("Traceback (most recent call last):").strip()
+    return f"{first} {raised[0] if raised else ''}".strip()[:600]
+
+
+def exit_code(error: LockstepError) -> int:
+    """How the process ends for this error."""
+    if error.code == "LS0603":
+        return EXIT_DIVERGED
+    if error.code in ("LS0604", "LS0605"):
+        return EXIT_CHECKPOINT
+    return EXIT_JOB_ERROR if error.code.startswith(_JOB_ERRORS) else EXIT_FAILED
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The process of one replica."""
+    spec = ReplicaSpec.read(Path((arguments or sys.argv[1:])[0]))
+    spec.folder.mkdir(parents=True, exist_ok=True)
+    lock = _locked(spec.folder / "lock")
+    store = open_store(Path(spec.store), spec.job)
+    holder = store.begin(spec.replica, os.getpid())
+    replica = Replica(spec, store, holder)
+    _listen(replica)
+    code = _guarded(replica, store, holder)
+    lock.close()
+    sys.stdout.flush()
+    # No interpreter shutdown: it would wait for threads that wait for Spark. The JVM ends with our end of its pipe.
+    os._exit(code)
+
+
+def _guarded(replica: Replica, store: Store, holder: Holder) -> int:
+    try:
+        _check_environment(store)
+        return replica.run()
+    except LockstepError as error:
+        failure = error
+    except PySparkException as error:
+        failure = explained_failure(str(error))
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        failure = RunError("LS0601", f"the replica failed: {type(error).__name__}: {error}", hint="see its log.")
+    print(failure, file=sys.stderr, flush=True)
+    if replica.drain.is_set() and failure.code == "LS0601":
+        return EXIT_DRAINED
+    (replica.spec.folder / "error.json").write_text(json.dumps({"error": failure.to_wire()}), encoding="utf-8")
+    store.add_event("replica-failed", str(failure), holder.replica)
+    replica.reporter.stop("failed")
+    return exit_code(failure)
+
+
+def _check_environment(store: Store) -> None:
+    mine = environment_hash()
+    held = store.put_fact_if_absent("environment", mine)
+    if held != mine:
+        raise RunError(
+            "LS0607",
+            "this replica's environment differs from the one the job began with",
+            why=f"versions or pinned settings changed: {held} then, {mine} now; results could differ.",
+            hint="run with the same Python and packages, or start the job under another name.",
+        )
+
+
+def _listen(replica: Replica) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: replica.drain.set())
+
+    def read() -> None:
+        for line in sys.stdin:
+            if line.strip() == "drain":
+                replica.drain.set()
+        replica.drain.set()
+
+    threading.Thread(target=read, name="supervisor-pipe", daemon=True).start()
+
+
+def _locked(path: Path) -> IO[str]:
+    """Hold the replica's folder: two processes on one checkpoint would ruin it. Waits for a predecessor that is ending."""
+    handle = path.open("w", encoding="utf-8")
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""A source as Spark sees it: a Python Data Source that answers one sealed epoch at a time.
+
+``latestOffset`` blocks until the next epoch is sealed, so several sources in one query answer the same epoch and cannot
+drift apart. The offset that Spark keeps holds only the epoch number: the ledger knows the rest. It runs in a Python process
+of its own, which seals nothing: whoever seals is the replica's driver, so an orphan of a killed JVM can do no harm.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lockstep.compile.hidden import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
+from lockstep.connect.protocols import Place, Slice, SourceSide
+from lockstep.connect.working import source_side
+from lockstep.plan.schema import parse_schema
+from lockstep.store.arrow import arrow_schema
+from lockstep.store.protocols import Entry, Store
+from lockstep.store.sqlite_store import open_store
+
+FORMAT = "lockstep"
+BEFORE_FIRST = -1
+_WAIT_S = 0.2
+_PR_SET_PDEATHSIG = 1
+_ROWS_PER_CHUNK_BITS = 32
+"""Records of a file are numbered (chunk << 32) + row: a chunk never has four thousand million rows."""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What travels to Spark's Python processes, as JSON in one option."""
+
+    project: str
+    store: str
+    job: str
+    source: str
+    spec: dict[str, Any]
+    ddl: str
+    hidden: dict[str, Any]
+    tasks_max: int
+    drain_flag: str
+
+    def to_json(self) -> str:
+        """As it is handed to Spark."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> SourceOptions:
+        """As it arrives in a worker."""
+        return SourceOptions(**json.loads(text))
+
+    @property
+    def place(self) -> Place:
+        """Where the source's working side works."""
+        return Place(Path(self.project), Path(self.store), self.job)
+
+
+class LockstepSource(DataSource):
+    """Registered with every session under the name ``lockstep``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name in ``readStream.format``."""
+        return FORMAT
+
+    def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802
+        """One reader per source of the query."""
+        return EpochReader(self.options["lockstep"])
+
+
+class EpochPartition(InputPartition):
+    """What one task reads: some slices, and for the first task the mark row."""
+
+    def __init__(self, payload: str) -> None:
+        super().__init__(payload)
+        self.payload = payload
+
+
+class EpochReader(DataSourceStreamReader):
+    """Follows the ledger. Plain data until first used, because Spark pickles it."""
+
+    def __init__(self, options: str) -> None:
+        self._text = options
+        self._options = SourceOptions.from_json(options)
+        self._store: Store | None = None
+        self._side: SourceSide | None = None
+
+    def __getstate__(self) -> str:
+        return self._text
+
+    def __setstate__(self, text: str) -> None:
+        self.__init__(text)  # type: ignore[misc]
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Before the first epoch."""
+        _die_with_parent()
+        return {"epoch": BEFORE_FIRST}
+
+    def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: N802, ARG002
+        """The next epoch, once it is sealed; blocks until then, for ever while draining."""
+        _die_with_parent()
+        parent = os.getppid()
+        epoch = start["epoch"] + 1
+        while True:
+            if self._draining():
+                _end_if_orphaned(parent)
+                time.sleep(_WAIT_S)
+                continue
+            if self._ledger().wait(epoch, _WAIT_S) is not None and not self._draining():
+                return {"epoch": epoch}
+            _end_if_orphaned(parent)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[EpochPartition]:
+        """The slices between the two epochs' cuts, packed into at most ``tasks_max`` tasks."""
+        if end["epoch"] <= start["epoch"]:
+            return []
+        ledger, source = self._ledger(), self._options.source
+        entry = ledger.entry(end["epoch"])
+        assert entry is not None, f"epoch {end['epoch']} runs but is not in the ledger"
+        assert end["epoch"] == start["epoch"] + 1, "one epoch is one micro-batch"
+        before = ledger.entry(end["epoch"] - 1)
+        side = self._working_side()
+        first = before.cut.get(source) if before else None
+        slices = side.slices(first if first is not None else side.start(), entry.cut[source])
+        groups = pack(slices, self._options.tasks_max)
+        if not groups and self._hidden.event_times:
+            groups = [[]]
+        return [_partition(entry, group, marks=index == 0) for index, group in enumerate(groups)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task with their hidden columns, the mark row first."""
+        payload = json.loads(partition.payload)
+        frame = _Rows(self._options, self._hidden, payload["epoch_time_us"])
+        if payload["marks"] is not None and self._hidden.event_times:
+            yield frame.mark_row(payload["marks"])
+        side = self._working_side()
+        for piece in payload["slices"]:
+            yield from frame.with_hidden(Slice(**piece), side.read(Slice(**piece)))
+
+    def stop(self) -> None:
+        """Close what was opened."""
+        if self._side is not None:
+            self._side.close()
+        if self._store is not None:
+            self._store.close()
+        self._side = self._store = None
+
+    @property
+    def _hidden(self) -> Hidden:
+        given = self._options.hidden
+        return Hidden(tuple(given["event_times"]), given["epoch_time"], given["position"])
+
+    def _draining(self) -> bool:
+        flag = Path(self._options.drain_flag)
+        if not flag.exists():
+            return False
+        # The answer tells the driver that no batch is under way: this is only called between two batches.
+        flag.with_suffix(".seen").touch()
+        return True
+
+    def _ledger(self) -> Store:
+        if self._store is None:
+            self._store = open_store(Path(self._options.store), self._options.job)
+        return self._store
+
+    def _working_side(self) -> SourceSide:
+        if self._side is None:
+            options = self._options
+            self._side = source_side(options.spec, options.place, options.source)
+        return self._side
+
+
+class _Rows:
+    """Adds the hidden columns to a source's records."""
+
+    def __init__(self, options: SourceOptions, hidden: Hidden, epoch_time_us: int) -> None:
+        self._source = options.source
+        self._hidden = hidden
+        self._epoch_time_us = epoch_time_us
+        self._schema = pa.schema([*arrow_schema(parse_schema(options.ddl)), *arrow_hidden(hidden.columns)])
+        self._own = len(self._schema) - len(hidden.columns)
+
+    def mark_row(self, marks: dict[str, int | None]) -> pa.RecordBatch:
+        values: dict[str, Any] = dict.fromkeys(self._schema.names)
+        values[MARK] = True
+        values.update({mark_of(step): marks.get(step) for step in self._hidden.event_times})
+        if self._hidden.epoch_time:
+            values[EPOCH_TIME] = self._epoch_time_us
+        columns = [_constant(values[field.name], field.type, 1) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def with_hidden(self, piece: Slice, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        offset = piece.start << _ROWS_PER_CHUNK_BITS if piece.detail else piece.start
+        for batch in batches:
+            hidden = [
+                self._hidden_column(field, piece, offset, batch.num_rows) for field in list(self._schema)[self._own :]
+            ]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *hidden], schema=self._schema)
+            offset += batch.num_rows
+
+    def _hidden_column(self, field: pa.Field, piece: Slice, offset: int, rows: int) -> pa.Array:
+        if field.name == EPOCH_TIME:
+            return _constant(self._epoch_time_us, field.type, rows)
+        if field.name == SOURCE:
+            return _constant(self._source, field.type, rows)
+        if field.name == PARTITION:
+            return _constant(piece.partition, field.type, rows)
+        if field.name == OFFSET:
+            return pa.array(range(offset, offset + rows), field.type)
+        return pa.nulls(rows, field.type)
+
+
+def pack(slices: Sequence[Slice], tasks_max: int) -> list[list[Slice]]:
+    """Slices in order, in at most ``tasks_max`` groups of about equally many records.
+
+    >>> [len(group) for group in pack([Slice("0", i, i + 1, 10) for i in range(5)], 2)]
+    [3, 2]
+    """
+    total = sum(piece.records for piece in slices)
+    share = max(1, -(-total // max(1, tasks_max)))
+    groups: list[list[Slice]] = []
+    filled = 0
+    for piece in slices:
+        if not groups or (filled >= share * len(groups) and len(groups) < tasks_max):
+            groups.append([])
+        groups[-1].append(piece)
+        filled += piece.records
+    return groups
+
+
+def _partition(entry: Entry, slices: list[Slice], *, marks: bool) -> EpochPartition:
+    payload = {
+        "epoch_time_us": entry.epoch_time_us,
+        "marks": dict(entry.marks) if marks else None,
+        "slices": [asdict(piece) for piece in slices],
+    }
+    return EpochPartition(json.dumps(payload))
+
+
+def _constant(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(rows, kind)
+    return pa.repeat(pa.scalar(value, kind), rows)
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process with the JVM; elsewhere the wait loop looks for itself."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _end_if_orphaned(parent: int) -> None:
+    if os.getppid() != parent:
+        os._exit(0)

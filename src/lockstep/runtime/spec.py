@@ -1,0 +1,70 @@
+"""What the supervisor tells a replica's process when it starts it, and what the process answers when it ends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lockstep.config import Settings
+from lockstep.connect.protocols import Place
+
+EXIT_DRAINED = 0
+EXIT_FAILED = 1
+EXIT_JOB_ERROR = 10
+"""The job itself is wrong (a function raised, a file changed): starting again would fail again."""
+EXIT_CHECKPOINT = 11
+"""The replica's own checkpoint is of no use: set it aside and seed."""
+EXIT_DIVERGED = 12
+EXIT_RETIRED = 13
+"""Another incarnation acts for this replica now."""
+
+Seed = Literal["auto", "peer"]
+
+
+@dataclass(frozen=True)
+class ReplicaSpec:
+    """One start of one replica."""
+
+    project: str
+    store: str
+    job: str
+    job_file: str
+    code_hash: str
+    replica: str
+    seed: Seed
+    settings: dict[str, Any]
+
+    def write(self, path: Path) -> None:
+        """Write it where the process will read it."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @staticmethod
+    def read(path: Path) -> ReplicaSpec:
+        """Read what the supervisor wrote."""
+        return ReplicaSpec(**json.loads(path.read_text(encoding="utf-8")))
+
+    @property
+    def place(self) -> Place:
+        """Where connectors work."""
+        return Place(Path(self.project), Path(self.store), self.job)
+
+    @property
+    def folder(self) -> Path:
+        """The replica's own folder: checkpoint, scratch space, log."""
+        return replica_folder(Path(self.store), self.job, self.replica)
+
+    def parsed_settings(self) -> Settings:
+        """The settings as they were validated by the supervisor."""
+        return Settings.model_validate(self.settings)
+
+
+def job_folder(store: Path, job: str) -> Path:
+    """Everything of one job in the store's folder."""
+    return store / "jobs" / job
+
+
+def replica_folder(store: Path, job: str, replica: str) -> Path:
+    """Everything of one replica."""
+    return job_folder(store, job) / "replicas" / replica

@@ -1,0 +1,1 @@
+"""Journal, ledger, leases, replicas, record and facts: protocols, and SQLite behind them."""

@@ -1,0 +1,312 @@
+"""What the rest of Lockstep asks of a store. SQLite stands behind these today; the words are the glossary's.
+
+All times are microseconds since 1970. All methods are safe to call from several processes at once, and a process
+may be killed at any instruction: what a method has returned is durable where it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+Positions = Mapping[str, int]
+"""How far each partition of one source has been read: partition name -> first position *not* read."""
+
+Cut = Mapping[str, Positions]
+"""One position for every partition of every source, by source name."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who acts: a replica and which start of it. ``incarnation`` grows with every start and is never reused."""
+
+    replica: str
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"{self.replica}.{self.incarnation}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One epoch as it was sealed: the only thing replicas have to agree on.
+
+    ``cut`` is where the epoch ends; it starts where the previous entry's cut ends. ``marks`` holds, per ``event_time``
+    step, the highest event time seen *before* this epoch (None: none yet). ``ingested_*`` are the ingestion times of
+    its oldest and newest record, None for an epoch without records (or a source that does not know).
+    """
+
+    epoch: int
+    epoch_time_us: int
+    cut: Cut
+    marks: Mapping[str, int | None] = field(default_factory=dict)
+    records: int = 0
+    ingested_oldest_us: int | None = None
+    ingested_newest_us: int | None = None
+    active_us: Mapping[str, int] = field(default_factory=dict)
+    """Per source, the epoch time of the last epoch that had records of it: tells who is idle."""
+    sealed_by: str = ""
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something a source sealed together with a cut: for the files source, the chunk at a list position.
+
+    Positions alone do not say which file they mean; the item does, and it is put in the same transaction as the entry.
+    """
+
+    source: str
+    position: int
+    body: Mapping[str, Any]
+
+
+class Ledger(Protocol):
+    """epoch -> entry, put-if-absent, without gaps. Durable (``synchronous=FULL``) when ``seal`` returns."""
+
+    def head(self) -> Entry | None:
+        """The newest entry, or None if nothing was sealed yet."""
+
+    def entry(self, epoch: int) -> Entry | None:
+        """The entry of ``epoch``, or None if it is not sealed (or was trimmed)."""
+
+    def entries(self, first: int, last: int) -> list[Entry]:
+        """The entries from ``first`` to ``last`` inclusive, in order."""
+
+    def seal(self, proposal: Entry, holder: Holder, items: Sequence[Item] = ()) -> Entry:
+        """Put ``proposal`` (and its items) unless its epoch is taken; return whatever holds now.
+
+        Refused with StoreError LS0405 if ``holder`` is not the live incarnation of its replica, and LS0406 if the epoch
+        before it is not sealed (a gap).
+        """
+
+    def wait(self, epoch: int, timeout_s: float) -> Entry | None:
+        """Block until ``epoch`` is sealed, at most ``timeout_s``. Sleeps on the database's change counter."""
+
+    def items(self, source: str, first: int, last: int) -> list[Item]:
+        """The items of ``source`` at positions ``first <= p < last``, in order."""
+
+    def last_item(self, source: str) -> Item | None:
+        """The newest item of ``source``."""
+
+    def item_bodies(self, source: str) -> Iterator[Mapping[str, Any]]:
+        """All bodies of ``source``'s items still kept, in order."""
+
+    def set_aside(self, source: str, position: int, reason: str) -> str:
+        """Agree that the item at ``position`` is not read; put-if-absent, returns the reason that holds."""
+
+    def set_aside_items(self) -> list[tuple[str, int, str]]:
+        """Everything set aside: (source, position, reason)."""
+
+    def floor(self) -> int:
+        """The lowest epoch that is still kept (0 if nothing was trimmed)."""
+
+    def trim(self, floor: int) -> None:
+        """Forget entries and digests below ``floor``. Items are dropped by ``drop_items``: their source knows which."""
+
+    def drop_items(self, source: str, positions: Sequence[int]) -> None:
+        """Forget these items: their source no longer needs them to recognise what it has read."""
+
+
+class Leases(Protocol):
+    """Named leases with expiry. A lease that expired may be taken by anyone; a live one only by its holder."""
+
+    def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
+        """Take or renew ``name`` for ``holder``; False if someone else holds it and it has not expired."""
+
+    def release(self, name: str, holder: str) -> None:
+        """Give ``name`` back, if ``holder`` has it."""
+
+    def holder(self, name: str) -> str | None:
+        """Who holds ``name`` now, None if nobody or expired."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one replica last said of itself. ``epoch`` is the newest epoch it has committed (-1: none).
+
+    ``state`` is one of: starting, seeding, catching-up, running, diverged, draining, stopped, failed.
+    """
+
+    replica: str
+    incarnation: int
+    pid: int
+    state: str
+    epoch: int = -1
+    epoch_s: float = 0.0
+    """Recent time per epoch: an average that forgets with a half-life of a few epochs."""
+    working_on: int = -1
+    """The epoch under way, -1 if it waits for the next to be sealed."""
+    records: int = 0
+    """Records this incarnation has read, in all."""
+    updated_us: int = 0
+    moved_us: int = 0
+    """When ``epoch`` last changed."""
+    note: str = ""
+
+
+class Replicas(Protocol):
+    """Which replicas there are and how far they are."""
+
+    def begin(self, replica: str, pid: int) -> Holder:
+        """Register a new start of ``replica``: a fresh incarnation, which alone may act for it from now on."""
+
+    def is_live(self, holder: Holder) -> bool:
+        """Whether ``holder`` is the newest incarnation of its replica and was not retired."""
+
+    def retire(self, replica: str) -> None:
+        """No incarnation of ``replica`` so far may act any more (before it is replaced or stopped)."""
+
+    def report(self, progress: Progress) -> None:
+        """Replace what ``progress.replica`` said last. Ignored if it is not the newest incarnation."""
+
+    def progress(self) -> list[Progress]:
+        """The newest word of every replica, by name."""
+
+    def remove(self, replica: str) -> None:
+        """Forget ``replica``: it left the job for good and no longer holds retention back."""
+
+
+@dataclass(frozen=True)
+class Digest:
+    """One replica's fingerprint of one epoch's output to one sink."""
+
+    epoch: int
+    sink: str
+    replica: str
+    incarnation: int
+    digest: str
+    rows: int
+    version: str
+    """The version of the job's code that computed it: digests of different versions are not compared."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """An epoch became visible in every sink: when, and how long its records had waited."""
+
+    epoch: int
+    replica: str
+    published_us: int
+    records: int
+    ingested_oldest_us: int | None
+    ingested_newest_us: int | None
+    epoch_s: float
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Two replicas disagreed about an epoch. ``detail`` is what a person should read."""
+
+    epoch: int
+    sink: str
+    replica: str
+    incarnation: int
+    published_by: str
+    digest: str
+    published_digest: str
+    detail: str
+    at_us: int
+    verdict: str = ""
+    """Empty until the supervisor has judged: go-on, reseed or stop."""
+
+
+class Record(Protocol):
+    """What happened: digests, publications, divergences, events. Bounded; durable soon, not at once."""
+
+    def add_digests(self, digests: Sequence[Digest]) -> None:
+        """Keep these digests, all at once."""
+
+    def digests(self, epoch: int) -> list[Digest]:
+        """Everything reported for ``epoch``."""
+
+    def digest_mismatches(self) -> list[tuple[int, str]]:
+        """(epoch, sink) for which kept digests of one version differ."""
+
+    def add_published(self, published: Published) -> None:
+        """Keep it once per epoch (the first wins) and add its latency to the job's histogram."""
+
+    def published(self, first: int, last: int) -> list[Published]:
+        """The publications of the epochs from ``first`` to ``last`` inclusive, in order."""
+
+    def add_divergence(self, divergence: Divergence) -> None:
+        """Keep it once per epoch, sink and incarnation; on disk at once."""
+
+    def divergences(self) -> list[Divergence]:
+        """All that are kept, oldest first."""
+
+    def judge(self, epoch: int, sink: str, replica: str, verdict: str) -> None:
+        """Note what was decided about a divergence."""
+
+    def add_observed(self, epoch: int, newest_us: Mapping[str, int | None]) -> None:
+        """Keep the highest event time that an epoch's records had, per ``event_time`` step; the first wins."""
+
+    def observed(self, epoch: int) -> dict[str, int | None]:
+        """What was kept for ``epoch``; empty if nothing was."""
+
+    def add_event(self, kind: str, text: str, replica: str = "") -> None:
+        """A line for people: replica died, was seeded, file set aside. The newest 10,000 are kept."""
+
+    def events(self, after_id: int = 0, limit: int = 1000) -> list[tuple[int, int, str, str, str]]:
+        """(id, at_us, kind, replica, text), oldest first."""
+
+    def latency_ms(self) -> dict[str, float]:
+        """p50, p90, p99, max and count of the job's histogram: age of an epoch's oldest record at its publishing."""
+
+
+class Facts(Protocol):
+    """Small durable facts of a job: its plan's fingerprint, its environment's hash, when it began."""
+
+    def put_fact_if_absent(self, key: str, value: str) -> str:
+        """Return the value that holds now."""
+
+    def set_fact(self, key: str, value: str) -> None:
+        """Put ``value``, whatever was there."""
+
+    def fact(self, key: str) -> str | None:
+        """The value of ``key``, or None."""
+
+
+class Store(Ledger, Leases, Replicas, Record, Facts, Protocol):
+    """All of it, for one job in one project folder."""
+
+    def close(self) -> None:
+        """Give the file back."""
+
+
+class Journal(Protocol):
+    """A named, partitioned, durable log of Arrow batches, in files of its own."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What every record in it has."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it has; they are numbered from 0."""
+
+    def append(self, batch: pa.RecordBatch | pa.Table, partition: int | None = None) -> dict[int, tuple[int, int]]:
+        """Append all of it or nothing; on disk when this returns. partition -> (first position, one past the last).
+
+        Without a partition, whole batches go round-robin.
+        """
+
+    def ends(self) -> dict[int, int]:
+        """For each partition the position after its newest record."""
+
+    def begins(self) -> dict[int, int]:
+        """For each partition the oldest position still kept."""
+
+    def ingested(self, partition: int, start: int, end: int) -> tuple[int, int] | None:
+        """Oldest and newest ingestion time (us) in the range, None if it is empty."""
+
+    def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The records at positions ``start <= p < end``, a stored batch at a time. LS0408 if some were trimmed."""
+
+    def trim(self, keep_from: Mapping[int, int]) -> int:
+        """Forget whole batches below these positions; returns how many records went."""
+
+    def close(self) -> None:
+        """Give the file back."""

@@ -1,0 +1,58 @@
+"""A job's store in one SQLite file: ledger, leases, replicas, record and facts put together."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from lockstep.clock import Clock, wall_us
+from lockstep.store.database import Database, Format, run_all
+from lockstep.store.facts import FACTS_TABLES, SqliteFacts
+from lockstep.store.leases import LEASES_TABLES, SqliteLeases
+from lockstep.store.ledger import LEDGER_TABLES, SqliteLedger
+from lockstep.store.names import checked_name
+from lockstep.store.record import RECORD_TABLES, SqliteRecord
+from lockstep.store.replicas import REPLICAS_TABLES, SqliteReplicas
+
+JOBS_FOLDER = "jobs"
+LEDGER_FILE = "ledger.db"
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    for tables in (LEDGER_TABLES, LEASES_TABLES, REPLICAS_TABLES, RECORD_TABLES, FACTS_TABLES):
+        run_all(connection, tables)
+
+
+LEDGER_FORMAT = Format("ledger", int.from_bytes(b"LkLg"), (_create_tables,))
+"""A change of the tables is a further function at the end; those that stand here are never edited once released."""
+
+
+class SqliteStore(SqliteLedger, SqliteLeases, SqliteReplicas, SqliteRecord, SqliteFacts):
+    """Implements :class:`lockstep.store.protocols.Store`."""
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._database.close()
+
+
+def open_store(folder: Path, job: str, clock: Clock = wall_us) -> SqliteStore:
+    """The store of ``job`` in the store's folder (".lockstep"), created if it is not there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = open_store(Path(folder), "failed-logins")
+    ...     store.begin("r0", pid=1), store.begin("r0", pid=2)
+    ...     store.close()
+    (Holder(replica='r0', incarnation=1), Holder(replica='r0', incarnation=2))
+    """
+    return SqliteStore(Database(job_folder(folder, job) / LEDGER_FILE, LEDGER_FORMAT), clock)
+
+
+def job_folder(folder: Path, job: str) -> Path:
+    """Where everything of ``job`` lies in the store's folder."""
+    return folder / JOBS_FOLDER / checked_name("job", job)
+
+
+def list_jobs(folder: Path) -> list[str]:
+    """The jobs that have a ledger in the store's folder, by name."""
+    return sorted(path.parent.name for path in (folder / JOBS_FOLDER).glob(f"*/{LEDGER_FILE}"))

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.cli.health import judge_health
+from lockstep.clock import wall_us
+from lockstep.store.protocols import Digest, Divergence, Entry, Progress, Published
+from lockstep.store.sqlite_store import SqliteStore, open_store
+from tests.unit.cli.conftest import Call
+
+SECOND = 1_000_000
+NOW = 1_700_000_000 * SECOND
+
+
+def _progress(replica: str, epoch: int, **others: Any) -> Progress:
+    usual = {"incarnation": 1, "pid": os.getpid(), "state": "running", "updated_us": NOW}
+    return Progress(replica, epoch=epoch, **{**usual, **others})
+
+
+def _judge(*progress: Progress, head: int = 100) -> tuple[str, str]:
+    health = judge_health(
+        progress, head, NOW, lead_epochs_max=20, silence_max_s=10, pid_exists=lambda pid: pid == os.getpid()
+    )
+    return health.state, health.reason
+
+
+def test_replicas_within_the_lead_are_healthy() -> None:
+    assert _judge(_progress("r0", 100), _progress("r1", 80))[0] == "healthy"
+
+
+def test_a_single_replica_that_runs_alone_is_healthy() -> None:
+    assert _judge(_progress("r0", 100))[0] == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (_progress("r1", 79), "r1 is 21 epochs behind"),
+        (_progress("r1", 100, state="catching-up"), "r1 is catching-up"),
+        (_progress("r1", 100, pid=0), "r1 is not alive (it last said: running)"),
+        (_progress("r1", 100, updated_us=NOW - 11 * SECOND), "r1 is not alive (it last said: running)"),
+        (_progress("r1", 100, state="failed"), "r1 is not alive (it last said: failed)"),
+    ],
+)
+def test_a_replica_that_could_not_take_over_makes_the_job_degraded(other: Progress, reason: str) -> None:
+    assert _judge(_progress("r0", 100), other) == ("degraded", reason)
+
+
+def test_a_job_without_a_living_replica_is_not_running() -> None:
+    assert _judge()[0] == "not running"
+    assert _judge(_progress("r0", 100, state="stopped"), _progress("r1", 100, pid=0))[0] == "not running"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    """A job of two replicas that has sealed five epochs and published four; in the third, the replicas disagree."""
+    store = open_store(tmp_path / ".lockstep", "alerts")
+    now = wall_us()
+    holders = {name: store.begin(name, os.getpid()) for name in ("r0", "r1")}
+    for epoch in range(5):
+        sealed_us = now - (5 - epoch) * SECOND
+        cut = {"logins": {"0": 10 * epoch + 10}}
+        store.seal(Entry(epoch, sealed_us, cut, {"event_time": None}, 10, sealed_us, sealed_us), holders["r0"])
+        digest = "abc"
+        for name in holders:
+            digest = "xyz" if (epoch, name) == (2, "r1") else "abc"
+            store.add_digests([Digest(epoch, "alerts", name, 1, digest, 3, "v1")])
+        if epoch < 4:
+            store.add_published(Published(epoch, "r1", sealed_us + 250_000, 10, sealed_us, sealed_us, 0.1))
+    for name, epoch in (("r0", 4), ("r1", 3)):
+        store.report(Progress(name, 1, os.getpid(), "running", epoch, 0.12, updated_us=now, moved_us=now))
+    return store
+
+
+def test_status_of_a_job_that_is_well(lockstep: Call, store: SqliteStore) -> None:
+    said = lockstep("status", "--json")
+    assert said.code == 0
+    report = said.json()
+    assert (report["job"], report["state"], report["healthy"], report["degraded"]) == ("alerts", "healthy", True, False)
+    assert report["head"]["epoch"] == 4
+    assert [(r["replica"], r["lag_epochs"], r["restarts"]) for r in report["replicas"]] == [("r0", 0, 0), ("r1", 1, 0)]
+    assert report["latency_ms"]["count"] == 4
+    assert report["latency_ms"]["p50"] == pytest.approx(250, rel=0.1)
+    assert report["last_divergence"] is None
+    assert "alerts is healthy" in lockstep("status", "alerts").out
+
+
+def test_status_tells_divergence_and_what_was_set_aside(lockstep: Call, store: SqliteStore) -> None:
+    store.add_divergence(Divergence(2, "alerts", "r1", 1, "r0.1", "xyz", "abc", "row 1 differs", wall_us()))
+    store.set_aside("files", 7, "bad.json: not JSON")
+    report = lockstep("status", "--json").json()
+    assert report["last_divergence"]["epoch"] == 2
+    assert report["set_aside"] == [{"source": "files", "position": 7, "reason": "bad.json: not JSON"}]
+    said = lockstep("status").out
+    assert "row 1 differs" in said
+    assert "bad.json: not JSON" in said
+
+
+def test_status_of_a_job_whose_replicas_are_gone_ends_with_1(lockstep: Call, store: SqliteStore) -> None:
+    for name in ("r0", "r1"):
+        store.report(Progress(name, 1, 2**22 + 1, "running", 4, updated_us=wall_us()))
+    said = lockstep("status")
+    assert said.code == 1
+    assert "alerts is not running" in said.out
+    assert said.out.count("gone") == 2
+
+
+def test_the_ledger_shows_who_sealed_who_published_and_whether_digests_agree(
+    lockstep: Call, store: SqliteStore
+) -> None:
+    entries = lockstep("ledger", "--json").json()["entries"]
+    assert [entry["epoch"] for entry in entries] == [0, 1, 2, 3, 4]
+    assert [entry["digests_equal"] for entry in entries] == [True, True, False, True, True]
+    assert [entry["published_by"] for entry in entries] == ["r1", "r1", "r1", "r1", None]
+    assert entries[3]["cut"] == {"logins": {"0": 40}}
+    assert entries[0]["latency_ms"] == 250
+    assert {entry["sealed_by"] for entry in entries} == {"r0.1"}
+
+
+def test_the_ledger_as_text_marks_the_epoch_that_differs(lockstep: Call, store: SqliteStore) -> None:
+    lines = lockstep("ledger", "alerts").out.splitlines()
+    assert len(lines) == 6
+    assert [line.split()[0] for line in lines if "DIFFER" in line] == ["2"]
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_last_limits_the_ledger_to_the_newest(lockstep: Call, store: SqliteStore) -> None:
+    assert [e["epoch"] for e in lockstep("ledger", "--last", "2", "--json").json()["entries"]] == [3, 4]
+
+
+def test_without_any_job_the_folder_is_named(lockstep: Call, tmp_path: Path) -> None:
+    said = lockstep("status")
+    assert said.code == 2
+    assert said.err.startswith(f"LS0003 no job has run in {tmp_path}")
+    assert not (tmp_path / ".lockstep").exists(), "looking makes nothing"
+
+
+def test_with_several_jobs_one_has_to_be_named(lockstep: Call, store: SqliteStore, tmp_path: Path) -> None:
+    open_store(tmp_path / ".lockstep", "billing").close()
+    said = lockstep("ledger")
+    assert said.code == 2
+    assert "alerts, billing" in said.err
+    assert lockstep("ledger", "alerts").code == 0
+    assert 'did you mean "billing"?' in lockstep("ledger", "biling").err
+
+
+def test_a_job_that_has_sealed_nothing_says_so_on_stderr(lockstep: Call, tmp_path: Path) -> None:
+    open_store(tmp_path / ".lockstep", "fresh").close()
+    said = lockstep("ledger")
+    assert (said.code, said.out) == (0, "")
+    assert "has sealed no epoch yet" in said.err
+    assert lockstep("status").code == 1

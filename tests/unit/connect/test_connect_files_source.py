@@ -1,0 +1,315 @@
+"""The files source: read once, in an agreed order, never half, and never changed unnoticed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lockstep.connect.protocols import Place
+from lockstep.connect.specs import files
+from lockstep.connect.working import source_side
+from lockstep.errors import ConnectError
+from tests.unit.connect.sealing_for_connect import SOURCE, Sealing
+
+Make = Callable[[Any], Sealing]
+NOW_US = 1_700_000_000_000_000
+S = 1_000_000
+SCHEMA = "n bigint, s string"
+
+
+def _put(place: Place, name: str, numbers: range, age_s: float = 10, text: str = "x") -> Path:
+    return _put_bytes(place, name, _lines(numbers, text), age_s)
+
+
+def _lines(numbers: range, text: str = "x") -> bytes:
+    return b"".join(json.dumps({"n": n, "s": text}).encode() + b"\n" for n in numbers)
+
+
+def _put_bytes(place: Place, name: str, data: bytes, age_s: float = 10) -> Path:
+    path = place.project / "in" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    _set_age(path, age_s)
+    return path
+
+
+def _set_age(path: Path, age_s: float) -> None:
+    at_ns = NOW_US * 1000 - round(age_s * 1e9)
+    os.utime(path, ns=(at_ns, at_ns))
+
+
+def _numbers(epochs: list[list[dict[str, Any]]]) -> list[list[int]]:
+    return [[record["n"] for record in epoch] for epoch in epochs]
+
+
+@pytest.fixture(autouse=True)
+def _look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockstep.connect.sources.watch.LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr("lockstep.connect.sources.watch._LOOK_SHARE", 0)
+
+
+def test_files_are_read_once_by_age_then_name_in_epochs_of_bounded_size(place: Place, sealing: Make) -> None:
+    _put(place, "b.jsonl", range(10, 13), age_s=20)
+    _put(place, "sub/c.jsonl", range(20, 22), age_s=5)
+    _put(place, "a.jsonl", range(3), age_s=20)
+    job = sealing(files("in", schema=SCHEMA))
+    assert _numbers(job.drain(NOW_US, records_max=4)) == [[0, 1, 2, 10], [11, 12, 20, 21]]
+    assert job.drain(NOW_US + 60 * S) == []
+    _put(place, "late.jsonl", range(30, 31), age_s=3)
+    assert _numbers(job.drain(NOW_US + 60 * S)) == [[30]]
+
+
+def test_a_folder_that_is_not_there_yet_is_empty(sealing: Make) -> None:
+    assert sealing(files("in", schema=SCHEMA)).drain(NOW_US) == []
+
+
+def test_another_replica_goes_on_in_the_middle_of_a_file_and_reads_the_same(place: Place, sealing: Make) -> None:
+    _put(place, "a.jsonl", range(10))
+    spec = files("in", schema=SCHEMA)
+    first = sealing(spec)
+    first.seal(NOW_US, records_max=4)
+    second = sealing(spec)
+    assert _numbers([second.read(0)]) == [[0, 1, 2, 3]]
+    assert _numbers(second.drain(NOW_US, records_max=4)) == [[4, 5, 6, 7], [8, 9]]
+    first.seal(NOW_US)
+    assert _numbers([first.read(2)]) == [[8, 9]]
+    assert first.seal(NOW_US).records == 0
+
+
+def test_a_file_that_is_being_written_is_left_until_it_is_still(place: Place, sealing: Make) -> None:
+    path = _put(place, "a.jsonl", range(2), age_s=0.5)
+    job = sealing(files("in", schema=SCHEMA, still_for="1 second"))
+    assert job.seal(NOW_US).records == 0
+    with path.open("ab") as file:
+        file.write(_lines(range(2, 4)))
+    _set_age(path, -1)
+    assert job.seal(NOW_US + 1 * S).records == 0
+    assert job.seal(NOW_US + 3 * S).records == 4
+
+
+def test_a_rewrite_that_keeps_an_old_time_needs_a_second_look(place: Place, sealing: Make) -> None:
+    path = _put(place, "a.jsonl", range(2), age_s=0.5)
+    job = sealing(files("in", schema=SCHEMA, still_for="1 second"))
+    assert job.seal(NOW_US).records == 0
+    path.write_bytes(_lines(range(3)))
+    _set_age(path, 50)
+    assert job.seal(NOW_US + S // 10).records == 0
+    assert job.seal(NOW_US + S // 5).records == 3
+
+
+def test_a_file_that_appears_by_rename_is_taken_at_once(place: Place, sealing: Make) -> None:
+    job = sealing(files("in", schema=SCHEMA))
+    hidden = _put(place, ".a.jsonl", range(2))
+    assert job.seal(NOW_US).records == 0
+    hidden.rename(hidden.with_name("a.jsonl"))
+    assert job.seal(NOW_US).records == 2
+
+
+def test_a_time_in_the_future_does_not_keep_a_file_out_for_ever(place: Place, sealing: Make) -> None:
+    _put(place, "a.jsonl", range(2), age_s=-3600)
+    job = sealing(files("in", schema=SCHEMA))
+    assert [job.seal(NOW_US + at * S // 2).records for at in range(4)] == [0, 0, 2, 0]
+
+
+def test_hidden_temporary_and_other_names_and_links_outside_are_ignored(place: Place, sealing: Make) -> None:
+    for name in ("_x.jsonl", ".x.jsonl", "x.jsonl.tmp", "_sub/x.jsonl", "x.csv"):
+        _put(place, name, range(3))
+    outside = place.project / "outside.jsonl"
+    outside.write_bytes(_lines(range(5)))
+    (place.project / "in" / "link.jsonl").symlink_to(outside)
+    (place.project / "in" / "loop").symlink_to(place.project / "in")
+    _put(place, "empty.jsonl", range(0))
+    assert sealing(files("in", schema=SCHEMA, pattern="*.jsonl")).drain(NOW_US) == []
+
+
+@pytest.mark.parametrize("when", ["at the next look", "when read"])
+def test_a_file_changed_after_sealing_is_an_error_that_names_it(place: Place, sealing: Make, when: str) -> None:
+    path = _put(place, "a.jsonl", range(4))
+    job = sealing(files("in", schema=SCHEMA))
+    job.seal(NOW_US)
+    with path.open("ab") as file:
+        file.write(_lines(range(1)))
+    with pytest.raises(ConnectError, match=r"in/a.jsonl changed after it was sealed") as caught:
+        job.seal(NOW_US) if when == "at the next look" else job.read(0)
+    assert caught.value.code == "LS0504"
+
+
+def test_other_content_is_found_even_with_the_same_size_and_time(place: Place, sealing: Make) -> None:
+    path = _put(place, "a.jsonl", range(4))
+    job = sealing(files("in", schema=SCHEMA))
+    job.seal(NOW_US)
+    path.write_bytes(_lines(range(4, 8)))
+    _set_age(path, 10)
+    with pytest.raises(ConnectError) as caught:
+        job.read(0)
+    assert caught.value.code == "LS0504"
+
+
+def test_a_sealed_file_that_is_missing_is_an_error_that_names_it(place: Place, sealing: Make) -> None:
+    path = _put(place, "a.jsonl", range(4))
+    job = sealing(files("in", schema=SCHEMA))
+    job.seal(NOW_US)
+    path.unlink()
+    with pytest.raises(ConnectError, match=r"in/a.jsonl is missing") as caught:
+        job.read(0)
+    assert caught.value.code == "LS0505"
+
+
+@pytest.mark.parametrize("on_corrupt", ["set-aside", "stop"])
+def test_a_file_removed_before_its_end_is_set_aside_or_stops_the_job(
+    place: Place, sealing: Make, on_corrupt: Any
+) -> None:
+    path = _put(place, "a.jsonl", range(10))
+    job = sealing(files("in", schema=SCHEMA, on_corrupt=on_corrupt))
+    job.seal(NOW_US, records_max=4)
+    path.unlink()
+    if on_corrupt == "stop":
+        with pytest.raises(ConnectError) as caught:
+            job.seal(NOW_US)
+        assert caught.value.code == "LS0505"
+        return
+    job.seal(NOW_US)
+    assert job.read(1) == []
+    [(source, position, reason)] = job.store.set_aside_items()
+    assert (source, position) == (SOURCE, 1)
+    assert "removed before it was read to its end" in reason
+    assert job.drain(NOW_US) == []
+
+
+def test_corrupt_content_is_set_aside_by_an_entry_and_the_job_goes_on(place: Place, sealing: Make) -> None:
+    good = b'{"n": 1, "s": "a"}\n'
+    path = _put_bytes(place, "bad.jsonl", good * 2 + b'{"n": "two", "s": "b"}\n' + good, age_s=20)
+    _put(place, "good.jsonl", range(3))
+    spec = files("in", schema=SCHEMA)
+    job = sealing(spec)
+    assert _numbers(job.drain(NOW_US)) == [[0, 1, 2]]
+    other = source_side(spec, place, SOURCE)
+    assert _numbers([job.read(0, other)]) == [[0, 1, 2]]
+    other.close()
+    [(source, position, reason)] = job.store.set_aside_items()
+    assert (source, position) == (SOURCE, 0)
+    assert reason.startswith(f"{path}, line 3: ")
+    assert 'field "n" should be bigint' in reason
+    assert [kind for _, _, kind, _, _ in job.store.events()] == ["set-aside"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "format", "schema"),
+    [
+        ("x.jsonl", b'{"n": 1}\n{"n": 2\n', "jsonl", SCHEMA),
+        ("x.jsonl", b'{"n": 1}\n{"s": "\xff"}\n', "jsonl", SCHEMA),
+        ("x.jsonl", b'{"n": 1} {"n": 2}\n', "jsonl", SCHEMA),
+        ("x.jsonl", b'{"n":\n1}\n', "jsonl", SCHEMA),
+        ("x.jsonl", b"[1]\n", "jsonl", SCHEMA),
+        ("x.jsonl", b'{"d": 123.4}\n', "jsonl", "d decimal(3,1)"),
+        ("x.csv", b"n,s\n1,a,b\n", "csv", SCHEMA),
+        ("x.csv", b"n,s\nx,a\n", "csv", SCHEMA),
+        ("x.csv", b"n,t\n1,a\n", "csv", SCHEMA),
+        ("x.csv", b"n,s,s\n1,a,b\n", "csv", SCHEMA),
+        ("x.csv", b"\xff,s\n1,a\n", "csv", SCHEMA),
+        ("x.parquet", b"PAR1 not at all", "parquet", SCHEMA),
+    ],
+)
+def test_what_does_not_parse_stops_the_job_if_asked(
+    place: Place, sealing: Make, name: str, data: bytes, format: Any, schema: str
+) -> None:
+    _put_bytes(place, name, data)
+    job = sealing(files("in", schema=schema, format=format, on_corrupt="stop"))
+    job.seal(NOW_US)
+    with pytest.raises(ConnectError, match=rf"in/{name}.* cannot be read") as caught:
+        job.read(0)
+    assert caught.value.code == "LS0506"
+
+
+def test_one_odd_line_does_not_hide_the_others(place: Place, sealing: Make) -> None:
+    lines = [json.dumps({"n": n, "s": "é", "extra": [n]}, ensure_ascii=False) for n in range(5000)]
+    lines[1234] = '  {"s": "\\u00e9", "n": 1234.0e0}  '
+    lines[4321] = "\r"
+    data = "\n".join(lines).encode()
+    _put_bytes(place, "a.jsonl", b"\xef\xbb\xbf" + data)
+    job = sealing(files("in", schema="n double, s string"))
+    records = [record for epoch in job.drain(NOW_US, 100_000) for record in epoch]
+    assert records == [{"n": float(n), "s": "é"} for n in range(5000) if n != 4321]
+
+
+def test_csv_columns_are_found_by_name_and_times_need_no_zone(place: Place, sealing: Make) -> None:
+    text = 's,at,more,n\r\n"a, ""b""\nc",2024-01-01T00:00:00Z,1,1\r\n,2024-01-01 01:00:00+01:00,2,2\r\n"",2024-01-01,3,\r\n'
+    _put_bytes(place, "a.csv", text.encode())
+    job = sealing(files("in", schema="n int, s string, at timestamp", format="csv"))
+    epochs = job.drain(NOW_US, records_max=2)
+    assert [[(r["n"], r["s"]) for r in epoch] for epoch in epochs] == [[(1, 'a, "b"\nc'), (2, None)], [(None, "")]]
+    assert {r["at"].isoformat() for epoch in epochs for r in epoch} == {"2024-01-01T00:00:00+00:00"}
+
+
+def test_parquet_is_read_by_row_groups_with_columns_by_name(place: Place, sealing: Make) -> None:
+    path = _put_bytes(place, "a.parquet", b"")
+    table = pa.table({"s": ["x"] * 10, "n": pa.array(range(10), pa.int32()), "more": range(10)})
+    pq.write_table(table, path, row_group_size=3)
+    _set_age(path, 10)
+    job = sealing(files("in", schema=SCHEMA, format="parquet"))
+    epochs = job.drain(NOW_US, records_max=6)
+    assert _numbers(epochs) == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9]]
+    assert epochs[0][0] == {"n": 0, "s": "x"}
+
+
+def test_a_parquet_type_that_would_lose_something_is_corrupt(place: Place, sealing: Make) -> None:
+    path = _put_bytes(place, "a.parquet", b"")
+    pq.write_table(pa.table({"n": [1.5], "s": ["x"]}), path)
+    _set_age(path, 10)
+    job = sealing(files("in", schema=SCHEMA, format="parquet"))
+    job.seal(NOW_US)
+    assert job.read(0) == []
+    assert len(job.store.set_aside_items()) == 1
+
+
+def test_trimming_forgets_only_files_that_are_gone(place: Place, sealing: Make) -> None:
+    gone = _put(place, "a.jsonl", range(4), age_s=20)
+    _put(place, "b.jsonl", range(4), age_s=15)
+    _put(place, "c.jsonl", range(4), age_s=10)
+    spec = files("in", schema=SCHEMA)
+    job = sealing(spec)
+    job.drain(NOW_US, records_max=4)
+    gone.unlink()
+    job.side.trim({"0": 2})
+    assert [item.body["path"] for item in job.store.items(SOURCE, 0, 9)] == ["b.jsonl", "c.jsonl"]
+    assert sealing(spec).seal(NOW_US).records == 0
+
+
+def test_trimming_while_the_folder_is_away_forgets_nothing(place: Place, sealing: Make) -> None:
+    _put(place, "a.jsonl", range(4), age_s=20)
+    _put(place, "b.jsonl", range(4))
+    job = sealing(files("in", schema=SCHEMA))
+    job.drain(NOW_US)
+    (place.project / "in").rename(place.project / "unmounted")
+    job.side.trim({"0": 2})
+    assert len(job.store.items(SOURCE, 0, 9)) == 2
+
+
+def test_a_sealed_path_that_leads_out_of_the_folder_is_refused(place: Place, sealing: Make) -> None:
+    _put(place, "a.jsonl", range(4))
+    job = sealing(files("in", schema=SCHEMA))
+    advance = job.seal(NOW_US)
+    [piece] = job.side.slices({"0": 0}, advance.positions)
+    piece.detail["path"] = "../outside.jsonl"
+    with pytest.raises(ConnectError) as caught:
+        list(job.side.read(piece))
+    assert caught.value.code == "LS0510"
+
+
+def test_a_record_without_an_end_is_set_aside_instead_of_filling_the_memory(
+    place: Place, sealing: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockstep.connect.sources.chunks.RECORD_BYTES_MAX", 1 << 20)
+    _put_bytes(place, "a.jsonl", _lines(range(2)) + b'{"s": "' + b"x" * (2 << 20))
+    job = sealing(files("in", schema=SCHEMA))
+    assert _numbers(job.drain(NOW_US)) == [[0, 1]]
+    [(_, position, reason)] = job.store.set_aside_items()
+    assert position == 1
+    assert "line 3: a record of more than 1 MB" in reason

@@ -1,0 +1,115 @@
+"""Journal, rate and collection: the same records for the same epochs, whoever reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.connect.protocols import Place
+from lockstep.connect.sources.ranges import SLICE_RECORDS, fair_shares, split_range
+from lockstep.connect.specs import collection, journal, rate
+from lockstep.connect.working import source_side
+from lockstep.plan.schema import parse_schema
+from lockstep.store.journal import open_journal
+from tests.unit.connect.sealing_for_connect import SOURCE, Sealing
+
+Make = Callable[[Any], Sealing]
+NOW_US = 1_700_000_000_000_000
+
+
+def _append(place: Place, partition: int, numbers: range, at_us: int) -> None:
+    opened = open_journal(place.store, "log", parse_schema("n bigint"), 2, lambda: at_us)
+    opened.append(pa.record_batch({"n": pa.array(list(numbers), pa.int64())}), partition)
+    opened.close()
+
+
+def test_a_journal_is_read_in_order_and_fairly(place: Place, sealing: Make) -> None:
+    _append(place, 0, range(100), 10)
+    _append(place, 1, range(1000, 1010), 20)
+    job = sealing(journal("log", schema="n bigint", partitions=2))
+    first = job.seal(NOW_US, records_max=40)
+    assert dict(first.positions) == {"0": 30, "1": 10}
+    assert (first.records, first.ingested_oldest_us, first.ingested_newest_us) == (40, 10, 20)
+    assert [record["n"] for record in job.read(0)] == [*range(30), *range(1000, 1010)]
+    assert [[r["n"] for r in epoch] for epoch in job.drain(NOW_US, 50)] == [[*range(30, 80)], [*range(80, 100)]]
+    assert job.seal(NOW_US).records == 0
+
+
+def test_a_journal_starts_at_its_oldest_kept_record(place: Place, sealing: Make) -> None:
+    _append(place, 0, range(10), 1)
+    _append(place, 0, range(10, 20), 2)
+    job = sealing(journal("log", schema="n bigint", partitions=2))
+    job.side.trim({"0": 10, "1": 0})
+    assert job.side.start() == {"0": 10, "1": 0}
+    assert [record["n"] for [*records] in job.drain(NOW_US) for record in records] == [*range(10, 20)]
+
+
+def test_rate_makes_what_is_due_and_replicas_agree_on_when_it_began(place: Place, sealing: Make) -> None:
+    job = sealing(rate(10))
+    assert job.seal(NOW_US).records == 1
+    assert job.seal(NOW_US + 1_050_000).records == 10
+    other = source_side(rate(10), place, SOURCE)
+    began = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    expected = [{"seq": i, "at": began + timedelta(milliseconds=100 * i)} for i in range(1, 11)]
+    assert job.read(1) == expected
+    assert job.read(1, other) == expected
+    late = other.advance(job.position(), 1000, NOW_US + 1_950_000)
+    assert (late.ingested_oldest_us, late.ingested_newest_us) == (NOW_US + 1_100_000, NOW_US + 1_900_000)
+    other.close()
+
+
+def test_rate_respects_the_epoch_limit_and_its_own(sealing: Make) -> None:
+    job = sealing(rate(1000, limit=25))
+    job.seal(NOW_US)
+    epochs = job.drain(NOW_US + 10_000_000, records_max=10)
+    assert [len(epoch) for epoch in epochs] == [10, 10, 4]
+
+
+@given(
+    st.one_of(st.integers(1, 100_000_000), st.decimals("0.01", 999, places=2).map(float)),
+    st.integers(0, 10_000_000_000),
+)
+def test_rate_counts_exactly_the_records_whose_time_has_come(per_second: float, elapsed_us: int) -> None:
+    from pathlib import Path
+
+    from lockstep.connect.sources.rate import RateSide
+    from lockstep.connect.specs import RateSource
+
+    side = RateSide(RateSource(per_second), Place(Path(), Path(), "job"), SOURCE)
+    due = side._due(elapsed_us)
+    assert side._at_us(0, due - 1) <= elapsed_us < side._at_us(0, due)
+
+
+def test_a_collection_is_there_at_once_and_in_lists_one_per_epoch(sealing: Make) -> None:
+    whole = sealing(collection([{"n": i} for i in range(5)], schema="n bigint"))
+    assert [[r["n"] for r in epoch] for epoch in whole.drain(NOW_US)] == [[0, 1, 2, 3, 4]]
+
+
+def test_a_collection_in_lists_never_mixes_them(sealing: Make) -> None:
+    lists = [[{"n": 0}, {"n": 1}, {"n": 2}], [], [{"n": 3}]]
+    job = sealing(collection(epochs=lists, schema="n bigint"))
+    assert [[r["n"] for r in epoch] for epoch in job.drain(NOW_US, 2)] == [[0, 1], [2], [3]]
+
+
+@given(st.dictionaries(st.integers(0, 9).map(str), st.integers(0, 1000), min_size=1), st.integers(1, 2000))
+def test_shares_use_the_limit_and_leave_nobody_out(available: dict[str, int], limit: int) -> None:
+    shares = fair_shares(available, limit)
+    hungry = [name for name in available if available[name]]
+    assert all(0 <= shares[name] <= available[name] for name in available)
+    assert all(shares[name] > 0 for name in hungry)
+    assert sum(shares.values()) == min(sum(available.values()), max(limit, len(hungry)))
+
+
+@pytest.mark.parametrize("length", [0, 1, SLICE_RECORDS, SLICE_RECORDS + 1, 7 * SLICE_RECORDS - 3])
+def test_slices_cover_their_range_exactly(length: int) -> None:
+    pieces = split_range("0", 5, 5 + length)
+    assert sum(piece.records for piece in pieces) == length
+    assert all(0 < piece.records <= SLICE_RECORDS for piece in pieces)
+    bounds = [5, *(piece.end for piece in pieces)]
+    assert [piece.start for piece in pieces] == bounds[:-1]

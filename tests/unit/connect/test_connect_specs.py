@@ -1,0 +1,93 @@
+"""Specs are plain data, checked when they are made."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from lockstep.connect.specs import (
+    FilesSink,
+    FilesSource,
+    collection,
+    console,
+    files,
+    journal,
+    rate,
+    spec_from_json,
+    sqlite,
+)
+from lockstep.errors import LockstepError
+from lockstep.plan.specs import SinkSpec, SourceSpec
+
+SOURCES = [
+    journal("logins", schema="user string, at timestamp", partitions=3),
+    files("in", schema="n bigint", format="csv", still_for="2 seconds", on_corrupt="stop", pattern="*.csv"),
+    rate(12.5, limit=100),
+    collection([{"n": 1}, {"n": None}], schema="n bigint"),
+    collection(epochs=[[{"n": 1}], [], [{"n": 2}]], schema="n bigint"),
+]
+SINKS = [files("out"), files("out", format="jsonl"), sqlite("o.db", table="t", key=("a", "b")), console(5)]
+
+
+@pytest.mark.parametrize("spec", [*SOURCES, *SINKS], ids=lambda spec: spec.describe())
+def test_a_spec_comes_back_from_its_json_unchanged(spec: Any) -> None:
+    assert spec_from_json(spec.kind, json.loads(json.dumps(spec.to_json()))) == spec
+
+
+def test_sources_and_sinks_are_what_the_plan_asks_for() -> None:
+    assert all(isinstance(spec, SourceSpec) for spec in SOURCES)
+    assert all(isinstance(spec, SinkSpec) for spec in SINKS)
+    assert not any(isinstance(spec, SourceSpec) for spec in SINKS)
+    assert not any(isinstance(spec, SinkSpec) for spec in SOURCES)
+
+
+def test_files_is_a_source_with_a_schema_and_a_sink_without_one() -> None:
+    assert isinstance(files("x", schema="n bigint"), FilesSource)
+    assert isinstance(files("x"), FilesSink)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: journal("../x", schema="n bigint"),
+        lambda: journal("x", schema="n bigint", partitions=0),
+        lambda: journal("x", schema="n bigimt"),
+        lambda: files("", schema="n bigint"),
+        lambda: files("x", schema="n bigint", format="xml"),  # type: ignore[call-overload]
+        lambda: files("x", schema="n array<int>", format="csv"),
+        lambda: files("x", schema="n bigint", on_corrupt="hope"),  # type: ignore[call-overload]
+        lambda: files("x", schema="n bigint", still_for="a while"),
+        lambda: files("x", format="csv"),  # type: ignore[call-overload]
+        lambda: rate(0),
+        lambda: rate(1, limit=0),
+        lambda: collection(schema="n bigint"),
+        lambda: collection([1], schema="n bigint"),  # type: ignore[list-item]
+        lambda: collection([{"n": object()}], schema="n bigint"),
+        lambda: sqlite("x.db", table='a"; drop table b'),
+        lambda: sqlite("x.db", table="_lockstep_epochs"),
+        lambda: sqlite("x.db", table="t", key=("a", "a")),
+        lambda: console(0),
+        lambda: spec_from_json("fax", {}),
+    ],
+)
+def test_what_cannot_be_right_is_refused_at_once(make: Any) -> None:
+    with pytest.raises(LockstepError):
+        make()
+
+
+def test_a_collection_takes_datetimes_and_decimals() -> None:
+    spec = collection(
+        [{"at": datetime(2024, 1, 2, 3, 4, 5), "d": Decimal("1.50")}], schema="at timestamp, d decimal(5,2)"
+    )
+    assert json.loads(spec.lines[0]) == {"at": "2024-01-02T03:04:05", "d": "1.50"}
+
+
+def test_specs_need_neither_spark_nor_arrow() -> None:
+    code = "import sys, lockstep.connect.specs; sys.exit('pyarrow' in sys.modules or 'pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
