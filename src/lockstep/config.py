@@ -1,4 +1,4 @@
-"""Settings of a run: `lockstep.toml` in the project folder, then the job's own, then the command line's; the last wins."""
+"""Settings of a run: `lockstep.toml` in the project folder, then the job's, then the command line's; the last wins."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ class _Strict(BaseModel):
 class RunSettings(_Strict):
     """How a job runs. Every limit has a unit and a default that suits a laptop."""
 
-    replicas: int = Field(2, ge=1, le=16)
+    replicas: int = Field(default=2, ge=1, le=16)
     epoch_interval_s: Seconds = 0.1
     """Shortest time between two seals; pacing stretches it to 1.3 times the slowest replica's epoch."""
     heartbeat_interval_s: Seconds = 1.0
     """Longest time between two seals, data or not: event time and idleness need epochs to move on."""
     epoch_target_s: Seconds = 1.0
     """How long an epoch should take at most; the record limit per epoch adapts to it."""
-    records_per_epoch_min: int = Field(100, ge=1)
-    records_per_epoch_start: int = Field(20_000, ge=1)
+    records_per_epoch_min: int = Field(default=100, ge=1)
+    records_per_epoch_start: int = Field(default=20_000, ge=1)
     """The record limit before anything was measured: a first start over a large backlog begins small."""
-    records_per_epoch_max: int = Field(2_000_000, ge=1)
-    lead_epochs_max: int = Field(50, ge=1)
+    records_per_epoch_max: int = Field(default=2_000_000, ge=1)
+    lead_epochs_max: int = Field(default=50, ge=1)
     """Nobody seals further than this beyond the slowest replica in the set."""
     lag_timeout_s: Seconds = 3.0
     """A replica without progress for this long leaves the set, and rejoins when it has caught up.
 
     Shorter than the lead lasts (50 epochs at 0.1 s are 5 s): a replica that hangs must not stop the others.
     """
-    seed_beyond_epochs: int = Field(50, ge=0)
+    seed_beyond_epochs: int = Field(default=5, ge=0)
     """A replica further behind than this takes a peer's snapshot instead of computing its way forward."""
     hang_timeout_s: Seconds = 60.0
     """A replica that makes no progress for this long although an epoch is sealed is replaced."""
     start_timeout_s: Seconds = 180.0
     """A replica that has not reached its first epoch by then is replaced."""
-    restarts_max: int = Field(8, ge=0)
+    restarts_max: int = Field(default=8, ge=0)
     """Restarts of one replica within ``restart_window_s`` before it is given up."""
     restart_window_s: Seconds = 600.0
     restart_backoff_s: Seconds = 0.5
@@ -64,9 +64,9 @@ class RunSettings(_Strict):
     on_divergence: Literal["stop", "continue"] = "stop"
     stop_timeout_s: Seconds = 30.0
     """How long a graceful stop may take before it becomes a hard one."""
-    retention_epochs_min: int = Field(200, ge=10)
+    retention_epochs_min: int = Field(default=200, ge=10)
     """Epochs kept even if nobody needs them: for `lockstep ledger` and for looking back."""
-    rows_through_driver_max: int = Field(20_000, ge=0)
+    rows_through_driver_max: int = Field(default=20_000, ge=0)
     """Epochs expected to be larger than this are staged by the executors instead of passing through the driver."""
 
 
@@ -118,7 +118,9 @@ def load_settings(
                 "LS0005", f"{CONFIG_FILE} does not parse", why=str(error), hint=f"mend {path}."
             ) from None
     raw["run"] = {**raw.get("run", {}), **(job_options or {}), **(run_overrides or {})}
-    raw["spark"] = {**_spark_table(raw.get("spark", {})), **(spark_overrides or {})}
+    spark = _spark_table(raw.get("spark", {}))
+    conf = {**spark["conf"], **(spark_overrides or {}).get("conf", {})}
+    raw["spark"] = {**spark, **(spark_overrides or {}), "conf": conf}
     try:
         return Settings.model_validate(raw)
     except ValidationError as error:

@@ -27,6 +27,20 @@ def assignments(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     return pairs
 
 
+def plain_value(text: str) -> int | float | str:
+    """A number if ``text`` is one, else the text: "0.5" is half a second and not a duration without a unit.
+
+    >>> plain_value("8"), plain_value("0.5"), plain_value("200 ms")
+    (8, 0.5, '200 ms')
+    """
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 def epoch_range(text: str | None) -> tuple[int, int | None]:
     """First and last epoch, inclusive, of ``"3:7"``, ``"3:"``, ``":7"`` or ``"3"``; None for the last: no end.
 

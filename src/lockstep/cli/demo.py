@@ -12,6 +12,8 @@ def demo(
     report: Annotated[Path, typer.Option(metavar="FILE", help="Where the report with the plot goes.")] = Path(
         "demo-report.html"
     ),
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder it ran in, with journals and logs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of a table.")] = False,
 ) -> None:
     """Run a security monitor, kill its replicas with -9, and compare the output with an independent computation.
 
@@ -21,6 +23,6 @@ def demo(
 
       lockstep demo --report /tmp/report.html
     """
-    from lockstep.bench import run_demo
+    from lockstep.bench.demo.telling import run_demo
 
-    raise typer.Exit(run_demo(report))
+    raise typer.Exit(run_demo(report, keep=keep, as_json=as_json))

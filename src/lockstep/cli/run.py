@@ -1,14 +1,31 @@
-"""`lockstep run`: run a job as several replicas until it ends or is stopped."""
+"""`lockstep run`: run a job as several replicas until it is stopped."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from lockstep.cli.assignments import assignments
+from lockstep.cli.assignments import assignments, plain_value
+from lockstep.cli.live import LiveTable
+from lockstep.cli.live_lines import JsonLines, PlainLines
+from lockstep.cli.output import err, show_error, to_stderr
 from lockstep.cli.plan import JobFile
 from lockstep.cli.project import project_of
+from lockstep.clock import wall_us
+from lockstep.errors import LockstepError
+
+if TYPE_CHECKING:
+    from lockstep.control.overview import Overview, Watcher
+    from lockstep.control.run import PreparedRun
+
+_STOPPING = "stopping: the epoch under way is finished first; Ctrl-C again stops at once (nothing is lost either way)"
+_STOPPING_HARD = "stopping at once: the epoch under way is computed again by the next run"
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
 
 
 def run(
@@ -36,12 +53,18 @@ def run(
         int | None, typer.Option(metavar="N", min=0, help="Stop when epoch N is published (for tests and scripts).")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print what happens as JSON lines instead of a live table.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Write a status every second and each event as JSON lines (to stderr if the job prints its output).",
+        ),
     ] = False,
 ) -> None:
     """Run a job; run it again in the same folder and it goes on where it was.
 
     Ctrl-C finishes the epoch under way and stops; a second Ctrl-C stops at once, and loses nothing either.
+
+    Exit code 0 after a graceful stop, 1 if the job failed or was stopped at once, 2 if it was refused.
 
     [bold]Examples[/bold]
 
@@ -51,22 +74,168 @@ def run(
 
       lockstep run jobs.py:alerts --master spark://host:7077 --spark-conf spark.executor.memory=2g
     """
-    from lockstep.api.loading import load_job
-    from lockstep.control import run_job
+    project = project_of(context).folder
+    try:
+        prepared = _prepared(job, project, _run_overrides(replicas, settings), _spark_overrides(master, spark_conf))
+    except LockstepError as error:
+        show_error(error)
+        raise typer.Exit(EXIT_REFUSED) from None
+    raise typer.Exit(_run(prepared, project, until_epoch, as_json=as_json))
 
-    run_overrides: dict[str, object] = {**assignments("--set", settings)}
-    if replicas is not None:
-        run_overrides["replicas"] = replicas
-    spark_overrides: dict[str, object] = {}
-    if master is not None:
-        spark_overrides["master"] = master
-    code = run_job(
-        load_job(job),
-        project=project_of(context).folder,
-        run_overrides=run_overrides,
-        spark_overrides=spark_overrides,
-        spark_conf=assignments("--spark-conf", spark_conf),
-        until_epoch=until_epoch,
-        as_json=as_json,
+
+def _run_overrides(replicas: int | None, settings: list[str] | None) -> dict[str, Any]:
+    given: dict[str, Any] = {key: plain_value(value) for key, value in assignments("--set", settings).items()}
+    return given if replicas is None else {**given, "replicas": replicas}
+
+
+def _spark_overrides(master: str | None, spark_conf: list[str] | None) -> dict[str, Any]:
+    conf: dict[str, Any] = {"conf": assignments("--spark-conf", spark_conf)}
+    return conf if master is None else {**conf, "master": master}
+
+
+def _prepared(job: str, project: Path, run_overrides: dict[str, Any], spark_overrides: dict[str, Any]) -> PreparedRun:
+    from lockstep.api.loading import load_job
+
+    loaded = load_job(job)
+    # Imported late: PySpark takes a second to load, and a typo in the job should not wait for it.
+    loaded.job.graph()
+    from lockstep.control import prepare_run
+
+    return prepare_run(loaded, project, run_overrides, spark_overrides)
+
+
+class Display(Protocol):
+    """Where a run is shown."""
+
+    interval_s: float
+    """The job is looked at, and shown, no more often than this."""
+
+    def begin(self) -> None:
+        """The run begins."""
+
+    def show(self, overview: Overview) -> None:
+        """Show the job as it is, and the events since the last time."""
+
+    def say(self, text: str) -> None:
+        """Tell the person something."""
+
+    def end(self, last: Overview) -> None:
+        """The run is over; this is how it ended."""
+
+
+def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_json: bool) -> int:
+    from lockstep.control import run_job
+    from lockstep.control.overview import Watcher
+
+    name = prepared.graph.name
+    prints_rows = any(sink.spec.kind == "console" for sink in prepared.graph.sinks)
+    display = _display(name, prints_rows=prints_rows, as_json=as_json)
+    introduction = _introduction(prepared, project)
+    if isinstance(display, JsonLines):
+        display.write("begin", introduction)
+    else:
+        _introduce(introduction)
+    watcher = Watcher(prepared.store)
+    follower = Follower(prepared, watcher, display, until_epoch)
+    display.begin()
+    failure: LockstepError | None = None
+    try:
+        run_job(prepared, follower.tick)
+    except LockstepError as error:
+        failure = error
+    finally:
+        last = watcher.look(wall_us())
+        display.end(last)
+        prepared.store.close()
+    _conclude(display, introduction, last, failure)
+    return EXIT_FAILED if failure is not None or prepared.supervisor.stops > 1 else 0
+
+
+def _display(name: str, *, prints_rows: bool, as_json: bool) -> Display:
+    if as_json:
+        return JsonLines(name, sys.stderr if prints_rows else sys.stdout)
+    # A table that is redrawn would be torn apart by the rows that a console sink prints.
+    return LiveTable(name, err) if err.is_terminal and not prints_rows else PlainLines(name)
+
+
+def _introduction(prepared: PreparedRun, project: Path) -> dict[str, Any]:
+    from lockstep.config import STORE_FOLDER
+    from lockstep.control.supervisor import replica_names
+    from lockstep.runtime.spec import replica_folder
+
+    names = replica_names(prepared.settings.run.replicas)
+    head = prepared.store.head()
+    folders = [replica_folder(Path(STORE_FOLDER), prepared.graph.name, name) for name in names]
+    return {
+        "job": prepared.graph.name,
+        "project": str(project),
+        "replicas": len(names),
+        "master": prepared.settings.spark.master,
+        "goes_on_after_epoch": None if head is None else head.epoch,
+        "sinks": [
+            {"sink": sink.id, "place": sink.spec.describe(), "guarantee": sink.guarantee}
+            for sink in prepared.graph.sinks
+        ],
+        "logs": [str(folder / "log.txt") for folder in folders],
+    }
+
+
+def _introduce(facts: dict[str, Any]) -> None:
+    count = facts["replicas"]
+    after = facts["goes_on_after_epoch"]
+    where = "from the beginning" if after is None else f"going on after epoch {after}"
+    to_stderr(f"job {facts['job']}: {count} replica{'s' if count > 1 else ''} on {facts['master']}, {where}")
+    for sink in facts["sinks"]:
+        to_stderr(f"  output  {sink['place']}, {sink['guarantee']}")
+    logs = facts["logs"]
+    to_stderr(
+        f"  logs    {logs[0]}" + (f" (and r1 to r{count - 1})" if count > 2 else " (and r1)" if count > 1 else "")
     )
-    raise typer.Exit(code)
+    to_stderr("  stop    Ctrl-C (finishes the epoch under way)")
+
+
+def _conclude(display: Display, facts: dict[str, Any], last: Overview, failure: LockstepError | None) -> None:
+    if failure is None:
+        text = f"stopped after epoch {last.published_epoch}" if last.published_epoch >= 0 else "stopped before an epoch"
+        display.say(f"{text}; the next run goes on from there")
+        return
+    if isinstance(display, JsonLines):
+        display.write("error", {name: getattr(failure, name) for name in ("code", "fact", "why", "hint")})
+    show_error(failure)
+    to_stderr(f"  logs: {', '.join(facts['logs'])}")
+
+
+class Follower:
+    """Called by the supervisor ten times a second: looks when it is time to, and shows what it saw."""
+
+    def __init__(self, prepared: PreparedRun, watcher: Watcher, display: Display, until_epoch: int | None) -> None:
+        self._supervisor = prepared.supervisor
+        self._watcher = watcher
+        self._display = display
+        self._until_epoch = until_epoch
+        self._next_s = 0.0
+        self._stops_told = 0
+
+    def tick(self) -> None:
+        """Look and show, if the interval has passed."""
+        self._tell_stop()
+        if time.monotonic() < self._next_s:
+            return
+        overview = self._watcher.look(wall_us())
+        self._display.show(overview)
+        self._next_s = time.monotonic() + self._display.interval_s
+        if (
+            self._until_epoch is not None
+            and self._supervisor.stops == 0
+            and self._until_epoch <= overview.published_epoch
+        ):
+            self._stops_told = 1
+            self._display.say(f"epoch {self._until_epoch} is published: stopping")
+            self._supervisor.stop()
+
+    def _tell_stop(self) -> None:
+        stops = min(2, self._supervisor.stops)
+        if stops > self._stops_told:
+            self._stops_told = stops
+            if self._supervisor.failure is None:
+                self._display.say(_STOPPING if stops == 1 else _STOPPING_HARD)

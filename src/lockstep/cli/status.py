@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from lockstep.cli.health import Health, ReplicaHealth, judge_health
 from lockstep.cli.ledger import JobName
-from lockstep.cli.output import iso_text, out, plain_table, print_json, span_text
-from lockstep.cli.project import Project, project_of
+from lockstep.cli.live import STATE_STYLES, replica_table
+from lockstep.cli.live_lines import overview_json
+from lockstep.cli.output import iso_text, out, print_json, span_text
+from lockstep.cli.project import project_of
 from lockstep.clock import wall_us
 
 if TYPE_CHECKING:
+    from lockstep.control.overview import Overview
     from lockstep.store.protocols import Store
 
-_STYLES = {"healthy": "bold green", "degraded": "bold yellow", "not running": "bold red"}
 _SET_ASIDE_SHOWN_MAX = 5
 
 
@@ -25,9 +26,9 @@ def status(
     job: JobName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
 ) -> None:
-    """Say how a job is: healthy, degraded or not running; its replicas, their lag, latency, divergences.
+    """Say how a job is (healthy, starting, degraded, stopping, not running): replicas, lag, latency, divergences.
 
-    Exit code 0 if healthy, 1 if degraded or not running: a probe needs nothing else.
+    Exit code 0 if healthy, 1 if not: a probe needs nothing else.
 
     [bold]Examples[/bold]
 
@@ -37,47 +38,23 @@ def status(
 
       lockstep status > /dev/null || echo "somebody should look"
     """
-    project = project_of(context)
-    with project.open_store(job) as (name, store):
-        health = _health(project, store)
-        report = _report(name, store, health)
+    from lockstep.control.overview import Watcher
+
+    with project_of(context).open_store(job) as (name, store):
+        overview = Watcher(store).look(wall_us())
+        report = _report(name, store, overview)
     if as_json:
         print_json(report)
     else:
-        _show(report, health)
-    raise typer.Exit(0 if health.state == "healthy" else 1)
+        _show(report, overview)
+    raise typer.Exit(0 if overview.health.state == "healthy" else 1)
 
 
-def _health(project: Project, store: Store) -> Health:
-    import psutil
-
-    from lockstep.config import load_settings
-
-    settings = load_settings(project.folder).run
-    head = store.head()
-    return judge_health(
-        store.progress(),
-        -1 if head is None else head.epoch,
-        wall_us(),
-        lead_epochs_max=settings.lead_epochs_max,
-        # A waiting replica reports with every heartbeat at least; one that is silent this long has left the set.
-        silence_max_s=max(settings.lag_timeout_s, 3 * settings.heartbeat_interval_s),
-        pid_exists=psutil.pid_exists,
-    )
-
-
-def _report(name: str, store: Store, health: Health) -> dict[str, Any]:
-    head = store.head()
+def _report(name: str, store: Store, overview: Overview) -> dict[str, Any]:
     divergences = store.divergences()
     last = divergences[-1] if divergences else None
     return {
-        "job": name,
-        "state": health.state,
-        "healthy": health.state == "healthy",
-        "degraded": health.state == "degraded",
-        "reason": health.reason,
-        "head": None if head is None else {"epoch": head.epoch, "epoch_time": iso_text(head.epoch_time_us)},
-        "replicas": [_replica_json(replica) for replica in health.replicas],
+        **overview_json(name, overview),
         "latency_ms": store.latency_ms(),
         "divergences": len(divergences),
         "last_divergence": None
@@ -97,57 +74,27 @@ def _report(name: str, store: Store, health: Health) -> dict[str, Any]:
     }
 
 
-def _replica_json(replica: ReplicaHealth) -> dict[str, Any]:
-    return {
-        "replica": replica.replica,
-        "state": replica.state,
-        "alive": replica.alive,
-        "epoch": replica.epoch,
-        "lag_epochs": replica.lag_epochs,
-        "within_lead": replica.within_lead,
-        "epoch_ms": round(replica.epoch_s * 1000, 1),
-        "restarts": max(0, replica.incarnation - 1),
-        "pid": replica.pid,
-        "note": replica.note,
-    }
-
-
-def _show(report: dict[str, Any], health: Health) -> None:
-    head = report["head"]
+def _show(report: dict[str, Any], overview: Overview) -> None:
+    health = overview.health
     out.print(
-        Text.assemble((report["job"], "bold"), " is ", (health.state, _STYLES[health.state]), f": {health.reason}")
+        Text.assemble((report["job"], "bold"), " is ", (health.state, STATE_STYLES[health.state]), f": {health.reason}")
     )
+    head = report["head"]
     out.print(
         Text("no epoch is sealed yet" if head is None else f"head: epoch {head['epoch']} of {head['epoch_time'][:-4]}Z")
     )
     if health.replicas:
         out.print()
-        out.print(_replica_table(report["replicas"]))
+        out.print(replica_table(health.replicas))
+    for replica in health.replicas:
+        if replica.note:
+            out.print(Text(f"{replica.replica}: {replica.note}"))
     out.print()
+    if overview.rows_per_s:
+        out.print(Text(f"rows/s: {overview.rows_per_s:,.0f}"))
     _show_latency(report["latency_ms"])
     _show_divergence(report)
     _show_set_aside(report["set_aside"])
-
-
-def _replica_table(replicas: list[dict[str, Any]]) -> Any:
-    table = plain_table("replica", "state", "epoch", "lag", "per epoch", "restarts", "pid", "note")
-    for index in (2, 3, 4, 5, 6):
-        table.columns[index].justify = "right"
-    table.columns[-1].overflow, table.columns[-1].ratio = "fold", 1
-    for replica in replicas:
-        lost = not replica["alive"] and replica["state"] not in ("stopped", "failed")
-        state = Text("gone", style="bold red") if lost else Text(replica["state"])
-        table.add_row(
-            replica["replica"],
-            state,
-            str(replica["epoch"]) if replica["epoch"] >= 0 else "none",
-            str(replica["lag_epochs"]),
-            span_text(replica["epoch_ms"]) if replica["epoch_ms"] else "",
-            str(replica["restarts"]),
-            str(replica["pid"]),
-            Text(replica["note"]),
-        )
-    return table
 
 
 def _show_latency(latency: dict[str, float]) -> None:

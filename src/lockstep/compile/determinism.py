@@ -1,7 +1,8 @@
 """The last word on determinism: a walk over the plan as Spark has analysed it, so that SQL strings are covered too.
 
-Scalars are refused by class if they read a clock, a random source, the zone, the user or the machine; aggregates must be
-on an allow-list of order-free ones, because Catalyst calls ``first``, ``collect_list`` and others "deterministic".
+Scalars are refused by class if they read a clock, a random source, the zone, the user or the machine, and if Catalyst
+calls them non-deterministic; aggregates must be on an allow-list of order-free ones, because Catalyst calls ``first``,
+``collect_list`` and others "deterministic".
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _AGGREGATE_NAMES = {
     "CountIf": "count_if",
     "CollectSet": "collect_set",
 }
+_ADDING = {f"{_AGGREGATE_PACKAGE}Sum": "sum", f"{_AGGREGATE_PACKAGE}Average": "avg"}
 _SCALAR_NAMES = {
     "Rand": "rand",
     "Randn": "randn",
@@ -56,37 +58,61 @@ _SCALAR_NAMES = {
 
 def check_plan(frame: DataFrame, step: str, *, exact_floats: bool) -> None:
     """Refuse ``frame`` if two replicas could compute it differently; the error names ``step``."""
-    analyzed = json.loads(frame._jdf.queryExecution().analyzed().toJSON())
-    for group in _expression_lists(analyzed):
-        _check_expressions(group, step, exact_floats=exact_floats)
+    analyzed = frame._jdf.queryExecution().analyzed()
+    names = {node["class"] for group in _expression_lists(json.loads(analyzed.toJSON())) for node in group}
+    for name in sorted(names):
+        _check_class(name, step)
+    if not analyzed.deterministic():
+        raise ExpressionError(
+            "LS0213",
+            f'step "{step}" has an expression that Spark calls non-deterministic',
+            why="it may answer differently each time it is asked, and so in every replica.",
+            hint="use a function of the record alone.",
+        )
+    if exact_floats and not names.isdisjoint(_ADDING):
+        _refuse_float_sums(analyzed, step)
 
 
-def _check_expressions(nodes: list[dict[str, Any]], step: str, *, exact_floats: bool) -> None:
-    for index, node in enumerate(nodes):
-        name = node["class"].rpartition(".")[2]
-        if name in _SCALAR_NAMES:
-            raise _refused(_SCALAR_NAMES[name], step)
-        if not node["class"].startswith(_AGGREGATE_PACKAGE) or name in _PLUMBING:
-            continue
-        function = _AGGREGATE_NAMES.get(name, _snake(name))
+def _check_class(name: str, step: str) -> None:
+    """Refuse a class of expressions by what it is."""
+    short = name.rpartition(".")[2]
+    if short in _SCALAR_NAMES:
+        raise _refused(_SCALAR_NAMES[short], step)
+    if name.startswith(_AGGREGATE_PACKAGE) and short not in _PLUMBING:
+        function = _AGGREGATE_NAMES.get(short, _snake(short))
         if function not in ALLOWED_AGGREGATES:
             raise _refused(function, step)
-        if name in ("Sum", "Average") and exact_floats and _adds_floats(nodes, index):
+
+
+def _refuse_float_sums(plan: Any, step: str) -> None:
+    """Refuse sums and averages of floats: those that Lockstep lowered itself add decimals by now."""
+    for node in _expressions(plan):
+        function = _ADDING.get(node.getClass().getName())
+        if function is not None and node.children().apply(0).dataType().typeName() in ("double", "float"):
             raise ExpressionError(
                 "LS0208",
                 f'step "{step}" adds floats inside a SQL string: {function}(...)',
                 why="the sum of floats depends on the order of addition, and replicas add in different orders.",
-                hint=f"write it as F.{function}(...), which adds exactly, or accept differences with exact_floats=False.",
+                hint=f"F.{function}(...) adds exactly; exact_floats=False accepts differences in the last digits.",
             )
 
 
-def _adds_floats(nodes: list[dict[str, Any]], index: int) -> bool:
-    """Whether the argument of the aggregate at ``index`` is a float: its type is on the next node that has one."""
-    for node in nodes[index + 1 : index + 3]:
-        kind = node.get("dataType")
-        if isinstance(kind, str):
-            return kind in ("double", "float")
-    return False
+def _expressions(plan: Any) -> Iterator[Any]:
+    """All expressions of a plan in the JVM, those inside others too."""
+    for node in _walk(plan):
+        for expression in _sequence(node.expressions()):
+            yield from _walk(expression)
+
+
+def _walk(tree: Any) -> Iterator[Any]:
+    """A tree in the JVM, parents first."""
+    yield tree
+    for child in _sequence(tree.children()):
+        yield from _walk(child)
+
+
+def _sequence(sequence: Any) -> Iterator[Any]:
+    return (sequence.apply(index) for index in range(sequence.length()))
 
 
 def _refused(function: str, step: str) -> ExpressionError:

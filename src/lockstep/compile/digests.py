@@ -1,7 +1,7 @@
 """Fingerprints of an epoch's output that do not depend on the order of its rows or partitions.
 
-Each row gets two independent 64-bit hashes, computed by Spark in generated code; an epoch's digest is the number of rows
-and the two sums modulo 2^64. Addition commutes, so order does not matter; repeating or losing a row changes both sums.
+Each row gets two independent 64-bit hashes, computed by Spark in generated code; an epoch's digest is the number of
+rows and the two sums modulo 2^64. Addition commutes, so order does not matter; repeating or losing a row changes both.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import functions as spark_functions
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from lockstep.errors import ConnectError
 
@@ -22,16 +22,28 @@ def hash_columns(schema: StructType, sink: str) -> list[SparkColumn]:
     """The two hash columns over all of ``schema``'s columns."""
     parts: list[SparkColumn] = []
     for field in schema.fields:
-        column = spark_functions.col(f"`{field.name}`")
         _refuse_nested_maps(field.dataType, field.name, sink, top=True)
-        if isinstance(field.dataType, MapType):
-            column = spark_functions.array_sort(spark_functions.map_entries(column))
-        # xxhash64 passes over nulls, so (null, 1) and (1, null) would hash alike without the flags.
-        parts += [column, spark_functions.isnull(column)]
-    return [
-        spark_functions.xxhash64(spark_functions.lit(salt), *parts).alias(name)
-        for salt, name in zip((1, 2), HASHES, strict=True)
-    ]
+        parts += _flagged(sf.col(f"`{field.name}`"), field.dataType)
+    return [sf.xxhash64(sf.lit(salt), *parts).alias(name) for salt, name in zip((1, 2), HASHES, strict=True)]
+
+
+def _flagged(column: SparkColumn, kind: DataType) -> list[SparkColumn]:
+    """What to hash for a value, at every depth: itself, whether it is null, and how long it is.
+
+    xxhash64 passes over nulls and knows no bounds, so (null, 1) and (1, null), or [[1], [2]] and [[1, 2]], would hash
+    alike without.
+    """
+    null = sf.isnull(column)
+    if isinstance(kind, StructType):
+        inner = [part for field in kind.fields for part in _flagged(column.getField(field.name), field.dataType)]
+        return [null, *inner]
+    if isinstance(kind, MapType):
+        entry = StructType([StructField("key", kind.keyType, False), StructField("value", kind.valueType)])
+        return _flagged(sf.array_sort(sf.map_entries(column)), ArrayType(entry, False))
+    if isinstance(kind, ArrayType):
+        element = kind.elementType
+        return [null, sf.size(column), sf.transform(column, lambda item: sf.struct(*_flagged(item, element)))]
+    return [column, null]
 
 
 def _refuse_nested_maps(data_type: DataType, name: str, sink: str, *, top: bool) -> None:

@@ -75,9 +75,9 @@ class _Lowering:
 
         # PySpark counts a lambda's parameters, so a variadic one will not do.
         shapes: dict[int, Callable[..., SparkColumn]] = {
-            1: lambda x: body(x),
-            2: lambda x, y: body(x, y),
-            3: lambda x, y, z: body(x, y, z),
+            1: lambda x: body(x),  # noqa: PLW0108
+            2: lambda x, y: body(x, y),  # noqa: PLW0108
+            3: lambda x, y, z: body(x, y, z),  # noqa: PLW0108
         }
         return shapes[len(given.parameters)]
 

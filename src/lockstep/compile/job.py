@@ -20,7 +20,7 @@ from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.steps import Context, Lowered, lower
 from lockstep.plan.graph import Graph
 from lockstep.plan.schema import parse_schema
-from lockstep.plan.steps import Aggregate, Sink, Source
+from lockstep.plan.steps import Aggregate, Sink, Source, Step, upstream
 from lockstep.store.arrow import arrow_schema
 
 SINK = "__sink"
@@ -63,8 +63,9 @@ def compile_job(
     graph: Graph,
     source_frame: Callable[[Source, Hidden], DataFrame],
     dead_letters: DeadLetters | None = None,
+    on_lowered: Callable[[Step, DataFrame], None] | None = None,
 ) -> Compiled:
-    """Lower every step, check the result for determinism, and unite the sinks."""
+    """Lower every step, check it for determinism, and unite the sinks; ``on_lowered`` is shown each step's frame."""
     context = Context(source_frame, hidden_of(graph), dead_letters)
     lowered: dict[str, Lowered] = {}
     for step in graph.steps:
@@ -75,9 +76,15 @@ def compile_job(
             columns = tuple(dict.fromkeys(name for given in inputs for name in given.columns))
             raise explained(error, step.id, columns) from None
         if step_expressions(step):
-            exact = step.exact_floats if isinstance(step, Aggregate) else True
-            check_plan(lowered[step.id].frame, step.id, exact_floats=exact)
+            check_plan(lowered[step.id].frame, step.id, exact_floats=_adds_exactly(step))
+        if on_lowered is not None:
+            on_lowered(step, lowered[step.id].frame)
     return _united(graph, lowered)
+
+
+def _adds_exactly(step: Step) -> bool:
+    """Whether no aggregation up to ``step`` opted out: Spark's plan of a step holds all that came before it."""
+    return all(one.exact_floats for one in upstream(step) if isinstance(one, Aggregate))
 
 
 def _united(graph: Graph, lowered: dict[str, Lowered]) -> Compiled:

@@ -170,7 +170,7 @@ class PythonStep:
         facts = {"source": place[0], "partition": place[1], "offset": int(place[2]), "record": text}
         self.dead_letters(key, self.step, {**facts, "error": f"{explained.fact}: {explained.why}"})
 
-    def _explained(self, error: Exception, record: str) -> RuntimeError | LockstepError:
+    def _explained(self, error: Exception, record: str) -> _Carried:
         if isinstance(error, LockstepError):
             failure: LockstepError = FunctionError(
                 error.code, error.fact, why=f"{error.why} record: {record}", hint=error.hint

@@ -9,10 +9,20 @@ from functools import singledispatch
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 from lockstep.compile.aggregates import order_free
 from lockstep.compile.expressions import to_column
-from lockstep.compile.hidden import EPOCH_TIME, EVENT_TIME, MARK, Hidden, arrow_hidden, ddl_with_hidden, mark_of, wants_epoch_time
+from lockstep.compile.hidden import (
+    EPOCH_TIME,
+    EVENT_TIME,
+    MARK,
+    Hidden,
+    arrow_hidden,
+    ddl_with_hidden,
+    mark_of,
+    wants_epoch_time,
+)
 from lockstep.compile.python_steps import DeadLetters, Kind, PythonStep
 from lockstep.compile.types import check_comparisons
 from lockstep.durations import duration_text
@@ -186,7 +196,7 @@ def _aggregate(step: Aggregate, inputs: tuple[Lowered, ...], context: Context) -
     records = given.frame.filter(sf.col(MARK).isNull()) if given.marked else given.frame
     keys = [_column(expression, given, step).alias(name) for name, expression in step.keys]
     window = [_window(step.window)] if step.window is not None else []
-    rewrite = order_free(records, exact_floats=step.exact_floats)
+    rewrite = order_free(records, step.id, exact_floats=step.exact_floats)
     for _, expression in step.aggregates:
         check_comparisons(expression, records, step.id)
     values = [to_column(expression, rewrite).alias(name) for name, expression in step.aggregates]
@@ -234,7 +244,11 @@ def _python(step: Map | FlatMap | MapBatches, kind: Kind, given: Lowered, contex
         on_error=step.on_error,
         dead_letters=context.dead_letters,
     )
-    return Lowered(given.frame.mapInArrow(runner, ddl_with_hidden(step.schema.ddl(), given.hidden)), step.columns, given.hidden)
+    made = StructType.fromDDL(ddl_with_hidden(step.schema.ddl(), given.hidden))
+    # Spark knows the event-time column by its metadata, which a Python function would lose.
+    for name in given.hidden_names:
+        made[name].metadata = given.frame.schema[name].metadata
+    return Lowered(given.frame.mapInArrow(runner, made), step.columns, given.hidden)
 
 
 @_lower.register

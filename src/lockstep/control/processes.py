@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import psutil
 from lockstep.runtime.environment import process_environment
 from lockstep.runtime.spec import ReplicaSpec
 
+GENTLE_NICENESS = 10
 LOG_BYTES_MAX = 20_000_000
 """A replica's log is begun anew (the old one kept once) when it is longer than this at a start."""
 
@@ -22,7 +24,7 @@ LOG_BYTES_MAX = 20_000_000
 class ReplicaProcess:
     """One started replica: driver, JVM and Python workers."""
 
-    def __init__(self, spec: ReplicaSpec) -> None:
+    def __init__(self, spec: ReplicaSpec, *, gently: bool = False) -> None:
         spec.folder.mkdir(parents=True, exist_ok=True)
         path = spec.folder / "spec.json"
         spec.write(path)
@@ -38,11 +40,24 @@ class ReplicaProcess:
             env=process_environment(),
             start_new_session=True,
         )
+        self.gentle = gently and _may_renice()
+        if self.gentle:
+            # Booting a JVM takes a whole core for seconds; those who are publishing come first.
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, GENTLE_NICENESS)
 
     @property
     def pid(self) -> int:
         """The driver's process id, which is also the group's."""
         return self._process.pid
+
+    def full_speed(self) -> None:
+        """Give a replica that was started gently its full share: it has caught up."""
+        self.gentle = False
+        for group in _groups(self.pid):
+            try:
+                os.setpriority(os.PRIO_PGRP, group, 0)
+            except ProcessLookupError:
+                continue
 
     def exit_code(self) -> int | None:
         """How it ended, None while it runs."""
@@ -66,8 +81,23 @@ class ReplicaProcess:
         self._log.close()
 
 
+def _may_renice() -> bool:
+    """Whether niceness can be taken back later: not for ordinary users, unless the system allows it."""
+    return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20
+
+
+def _groups(pid: int) -> set[int]:
+    groups = {pid}
+    try:
+        for one in psutil.Process(pid).children(recursive=True):
+            groups.add(os.getpgid(one.pid))
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return groups
+    return groups
+
+
 def kill_tree(pid: int) -> None:
-    """Kill a replica's driver and everything below it. Python workers have groups of their own, so walk the tree too."""
+    """Kill a replica's driver and all below it. Python workers have groups of their own, so walk the tree too."""
     family: list[psutil.Process] = []
     try:
         family = psutil.Process(pid).children(recursive=True)

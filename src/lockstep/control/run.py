@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.api.loading import LoadedJob, save_code
+from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import Place
 from lockstep.connect.working import sink_side, source_side
+from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.processes import end_leftover
-from lockstep.control.retention import note_reader
 from lockstep.control.supervisor import LEASE, LEASE_S, Supervisor, replica_names
 from lockstep.errors import RunError
 from lockstep.machine import find_java
@@ -48,7 +49,7 @@ def prepare_run(
     """Refuse what cannot work before anything runs; take the job's lease."""
     graph = loaded.job.graph()
     settings = load_settings(project, graph.options, run_overrides, spark_overrides)
-    _refuse_pinned(settings)
+    refuse_pinned(settings)
     find_java()
     folder = (project / STORE_FOLDER).resolve()
     store = open_store(folder, graph.name)
@@ -57,6 +58,8 @@ def prepare_run(
     _follow_plan(store, graph)
     _end_leftovers(store, folder, graph.name)
     _forget_removed(store, settings)
+    store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
+    store.set_fact(RUN_BEGAN, str(wall_us()))
     job_file = save_code(loaded, job_folder(folder, graph.name) / "code" / loaded.code_hash[:16])
     template = ReplicaSpec(
         project=str(project.resolve()),
@@ -75,14 +78,10 @@ def _supervisor(graph: Graph, settings: Settings, store: Store, template: Replic
     place = Place(Path(template.project), Path(template.store), template.job)
     sources = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
     sinks = {step.id: sink_side(step.spec, step.id, place) for step in graph.sinks}
-    journals = {
-        step.id: place.store / "journals" / str(step.spec.to_json()["name"])
-        for step in graph.sources
-        if step.spec.kind == "journal"
-    }
-    for folder in journals.values():
-        note_reader(folder, graph.name)
-    return Supervisor(store, template, settings, sources, sinks, journals, identity)
+    for side in sources.values():
+        # A source that others read too learns here, before the first epoch, that this job will read it.
+        side.start()
+    return Supervisor(store, template, settings, sources, sinks, identity)
 
 
 def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
@@ -100,7 +99,8 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
         raise supervisor.failure
 
 
-def _refuse_pinned(settings: Settings) -> None:
+def refuse_pinned(settings: Settings) -> None:
+    """Refuse a Spark setting that would change results."""
     for replica in replica_names(settings.run.replicas):
         if pinned := refused_settings(settings.spark_of(replica)):
             raise RunError(

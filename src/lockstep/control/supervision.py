@@ -99,10 +99,9 @@ def _healthy(one: Seen, head: int, settings: RunSettings) -> bool:
 def _for_running(one: Seen, others: list[Seen], head: int, now_us: int, settings: RunSettings) -> Action | None:
     said = one.progress
     if said is None or said.state not in (*_COMPUTING, "diverged"):
-        waited_s = (now_us - one.started_us) / US_PER_S
-        if waited_s > settings.start_timeout_s:
-            return Kill(one.name, f"it did not reach its first epoch within {settings.start_timeout_s:.0f} s")
-        return None
+        late = (now_us - one.started_us) / US_PER_S > settings.start_timeout_s
+        why = f"it did not reach its first epoch within {settings.start_timeout_s:.0f} s"
+        return Kill(one.name, why) if late else None
     if said.state == "diverged" or said.epoch >= head:
         return None
     patience_s = settings.hang_timeout_s * (1 if others else PATIENCE_WITH_THE_LAST)
@@ -127,9 +126,9 @@ def _for_ended(
         return StopJob(one.name, "the job itself fails, so starting it again would fail again")
     recent = restarts_within(one.restarts_us, now_us, settings)
     if len(recent) >= settings.restarts_max:
-        if any(other.alive or not other.given_up for other in replicas if other.name != one.name):
-            return GiveUp(one.name, f"{len(recent)} restarts within {settings.restart_window_s:.0f} s")
-        return StopJob(one.name, f"{len(recent)} restarts within {settings.restart_window_s:.0f} s and none held")
+        reason = f"{len(recent)} restarts within {settings.restart_window_s:.0f} s"
+        hope = any(other.alive or not other.given_up for other in replicas if other.name != one.name)
+        return GiveUp(one.name, reason) if hope else StopJob(one.name, f"{reason} and none held")
     if now_us - one.ended_us < backoff_s(len(recent), settings) * US_PER_S:
         return None
     # A checkpoint that failed once is not tried again while a peer has a good one.
@@ -151,11 +150,3 @@ def backoff_s(restarts: int, settings: RunSettings) -> float:
     if restarts == 0:
         return 0.0
     return float(min(settings.restart_backoff_s * 2 ** (restarts - 1), settings.restart_backoff_max_s))
-
-
-def degraded(progress: Sequence[Progress], head: int, wanted: int, settings: RunSettings) -> bool:
-    """Whether losing one replica now would be noticed: fewer than two are within the lead (if two are wanted)."""
-    if wanted < 2:
-        return False
-    ready = [one for one in progress if one.state in _COMPUTING and head - one.epoch <= settings.lead_epochs_max]
-    return len(ready) < 2

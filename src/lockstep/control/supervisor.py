@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from lockstep.clock import wall_us
 from lockstep.config import Settings
@@ -52,7 +50,6 @@ class Supervisor:
         settings: Settings,
         sources: Mapping[str, SourceSide],
         sinks: Mapping[str, SinkSide],
-        journals: Mapping[str, Path],
         identity: str,
     ) -> None:
         self._store = store
@@ -60,27 +57,26 @@ class Supervisor:
         self._settings = settings
         self._sources = sources
         self._sinks = sinks
-        self._journals = journals
         self._identity = identity
         self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
-        self._stop = threading.Event()
-        self._hard = threading.Event()
+        self.stops = 0
         self.slots = {name: Slot(name) for name in replica_names(settings.run.replicas)}
         self.failure: LockstepError | None = None
 
     def stop(self) -> None:
-        """Stop after the epoch under way; called a second time, at once."""
-        if self._stop.is_set():
-            self._hard.set()
-        self._stop.set()
+        """Stop after the epoch under way; called a second time, at once.
+
+        A plain number, no lock: this runs in a signal handler, which may have interrupted whoever holds the lock.
+        """
+        self.stops += 1
 
     def run(self, on_tick: Callable[[], None]) -> None:
         """Keep the replicas going until stopped or nothing can be done; leaves no process behind."""
         try:
-            while not self._stop.is_set():
+            while not self.stops:
                 self._tick()
                 on_tick()
-                self._stop.wait(TICK_S)
+                time.sleep(TICK_S)
             self._drain(on_tick)
         finally:
             self._kill_all()
@@ -103,6 +99,8 @@ class Supervisor:
             self._ended(slot, code, said)
         alive = slot.process is not None
         mine = said if said is not None and slot.process is not None and said.pid == slot.process.pid else None
+        if slot.process is not None and slot.process.gentle and mine is not None and mine.state == "running":
+            slot.process.full_speed()
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         return Seen(
             name=slot.name,
@@ -130,8 +128,12 @@ class Supervisor:
         self._store.add_event("replica-ended", f"exit code {code}", slot.name)
 
     def _sweep(self, holder: str) -> None:
-        for side in self._sinks.values():
-            side.sweep([holder])
+        for name, side in self._sinks.items():
+            try:
+                side.sweep([holder])
+            except (LockstepError, OSError) as error:
+                # Leftovers cost disk space; stopping the job for them would cost the output.
+                self._store.add_event("sweep-failed", f'sink "{name}": {error}')
 
     def _act(self, action: Action) -> None:
         slot = self.slots[action.replica]
@@ -145,8 +147,12 @@ class Supervisor:
                 slot.given_up = True
                 self._store.add_event("replica-given-up", reason, slot.name)
             case StopJob(reason=reason):
-                self.failure = self._failure_of(slot) or RunError("LS0602", f"{slot.name} cannot go on", why=reason)
-                self._stop.set()
+                self._fail(self._failure_of(slot) or RunError("LS0602", f"{slot.name} cannot go on", why=reason))
+
+    def _fail(self, error: LockstepError) -> None:
+        """Stop gracefully for a reason; the first reason counts."""
+        self.failure = self.failure or error
+        self.stops = max(1, self.stops)
 
     def _start(self, slot: Slot, seed: Seed) -> None:
         now = wall_us()
@@ -156,7 +162,10 @@ class Supervisor:
         slot.started_us = now
         slot.behind_since_us = None
         spec = replace(self._template, replica=slot.name, seed=seed)
-        slot.process = ReplicaProcess(spec)
+        others_publish = (
+            any(other.process is not None for other in self.slots.values()) and self._store.head() is not None
+        )
+        slot.process = ReplicaProcess(spec, gently=others_publish)
         slot.exit_code = None
         self._store.add_event("replica-started", f"pid {slot.process.pid}, start {slot.starts}", slot.name)
 
@@ -191,13 +200,7 @@ class Supervisor:
                 self.kill(name)
                 self.slots[name].restarts_us.append(now)
             if judgement.verdict == "stop":
-                self.failure = RunError(
-                    "LS0603",
-                    f'replicas disagree about epoch {one.epoch} of sink "{one.sink}"',
-                    why=one.detail,
-                    hint='mend the step that is not deterministic; on_divergence="continue" goes on with the published copy.',
-                )
-                self._stop.set()
+                self._fail(_disagreement(one))
 
     def _announce(self, one: Divergence, reason: str, *, published_is_wrong: bool) -> None:
         text = f"{one.replica} against {one.published_by}: {reason}\n{one.detail}"
@@ -210,7 +213,7 @@ class Supervisor:
         given_up = [slot.name for slot in self.slots.values() if slot.given_up]
         floor = floor_epoch(progress, given_up, self._settings.run)
         if floor > self._store.floor():
-            forget(self._store, self._sources, self._journals, self._template.job, floor)
+            forget(self._store, self._sources, floor)
 
     def _drain(self, on_tick: Callable[[], None]) -> None:
         running = [slot for slot in self.slots.values() if slot.process is not None]
@@ -218,11 +221,11 @@ class Supervisor:
             assert slot.process is not None
             slot.process.drain()
         deadline = time.monotonic() + self._settings.run.stop_timeout_s
-        while time.monotonic() < deadline and not self._hard.is_set():
+        while time.monotonic() < deadline and self.stops < 2:
             if all(slot.process is None or slot.process.exit_code() is not None for slot in running):
                 return
             on_tick()
-            self._hard.wait(TICK_S)
+            time.sleep(TICK_S)
 
     def _kill_all(self) -> None:
         for slot in self.slots.values():
@@ -241,6 +244,15 @@ def replica_names(count: int) -> list[str]:
     ['r0', 'r1']
     """
     return [f"r{number}" for number in range(count)]
+
+
+def _disagreement(one: Divergence) -> RunError:
+    return RunError(
+        "LS0603",
+        f'replicas disagree about epoch {one.epoch} of sink "{one.sink}"',
+        why=one.detail,
+        hint='mend the step that is not deterministic; on_divergence="continue" goes on with the published copy.',
+    )
 
 
 def _note_lag(slot: Slot, said: Progress | None, head: int, now: int, lead: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
-_AREAS = ("ls00", "ls01", "ls01_loading", "ls02", "ls03", "ls04", "ls05", "ls06")
+_AREAS = ("ls00", "ls01", "ls01_loading", "ls02", "ls03", "ls04", "ls05", "ls06", "ls06_demo", "ls06_bench")
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import ClassVar
 class LockstepError(Exception):
     """A fact, why it is so, and what to try next, under a code.
 
-    >>> print(PlanError("LS0107", 'unknown column "usr"', why="the stream has: user, ok, at.", hint='did you mean "user"?'))
+    >>> print(PlanError("LS0107", 'unknown column "usr"', why="there are: user, ok, at.", hint='did you mean "user"?'))
     LS0107 unknown column "usr"
-      why:  the stream has: user, ok, at.
+      why:  there are: user, ok, at.
       try:  did you mean "user"?
     """
 
@@ -42,7 +42,7 @@ class LockstepError(Exception):
         return _WIRE_START + json.dumps([self.code, self.fact, self.why, self.hint]) + _WIRE_END
 
 
-class EnvironmentError_(LockstepError):
+class EnvironmentError_(LockstepError):  # noqa: N801 - Python has an EnvironmentError of its own
     """LS00xx: the machine, the command line, the project folder."""
 
     area = "LS00"

@@ -1,0 +1,1 @@
+"""One replica: follow the ledger, run the epoch, publish."""

@@ -5,6 +5,7 @@ The JVM is up by then: the seed is taken last, so that the replica joins a secon
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,15 +38,13 @@ def choose(situation: Situation, *, prefer_peer: bool, seed_beyond_epochs: int) 
     >>> choose(Situation(None, True, head=-1, floor=0, peers=()), prefer_peer=False, seed_beyond_epochs=50)
     'scratch'
     """
-    peers = sorted((peer for peer in situation.peers if peer.epoch >= 0), key=lambda peer: -peer.epoch)
     own_usable = situation.own_sound and situation.own is not None and situation.own.epoch + 1 >= situation.floor
     own_epoch = situation.own.epoch if own_usable and situation.own else -1
+    peer = max((one for one in situation.peers if one.epoch > own_epoch), key=lambda one: one.epoch, default=None)
     far_behind = situation.head - own_epoch > seed_beyond_epochs
-    if peers and peers[0].epoch > own_epoch and (prefer_peer or not own_usable or far_behind):
-        worth_it = prefer_peer or far_behind or situation.floor > 0 or own_epoch >= 0
-        if worth_it or situation.head > 0:
-            return peers[0].replica
-    if own_usable and not (prefer_peer and not situation.own_sound):
+    if peer is not None and (prefer_peer or far_behind or (not own_usable and situation.floor > 0)):
+        return peer.replica
+    if own_usable:
         return "own"
     return "scratch" if situation.floor == 0 else ""
 
@@ -57,14 +56,17 @@ def prepare(spec: ReplicaSpec, store: Store, holder: Holder, plan: dict[str, obj
     head = store.head()
     now = wall_us()
     others = [one for one in store.progress() if one.replica != spec.replica]
-    peers = [one for one in others if is_live(one, now)]
+    peers = [one for one in others if is_live(one, now) and store.is_live(Holder(one.replica, one.incarnation))]
     situation = Situation(own, sound, head.epoch if head else -1, store.floor(), peers)
     choice = choose(situation, prefer_peer=spec.seed == "peer", seed_beyond_epochs=settings.seed_beyond_epochs)
     if choice == "own":
         return folder
     if not choice:
         raise _impossible(situation)
-    if folder.exists():
+    if folder.exists() and sound:
+        # Nothing is wrong with it, it is only behind.
+        shutil.rmtree(folder)
+    elif folder.exists():
         aside = checkpoints.set_aside(folder, holder.incarnation)
         store.add_event("checkpoint-set-aside", f"kept as {aside.name}", spec.replica)
     if choice != "scratch":

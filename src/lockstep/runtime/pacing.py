@@ -1,8 +1,8 @@
 """When to seal the next epoch and how much to put into it: pure functions of what is known and a passed-in time.
 
-If whoever is fastest sealed as fast as it could, a replica that is behind would stay behind for ever, and losing the leader
-would cost its whole lag. So the interval follows the slowest live replica, and epochs grow instead: most of an epoch's cost
-is fixed.
+If whoever is fastest sealed as fast as it could, a replica that is behind would stay behind for ever, and losing the
+leader would cost its whole lag. So the interval follows the slowest live replica, and epochs grow instead: most of an
+epoch's cost is fixed.
 """
 
 from __future__ import annotations
@@ -117,8 +117,7 @@ def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSet
     if epoch_s <= 0 or (records < limit * 0.8 and epoch_s <= settings.epoch_target_s):
         return limit
     wanted = int(max(records, 1) * settings.epoch_target_s / epoch_s)
-    bounded = max(settings.records_per_epoch_min, min(wanted, limit * 2, settings.records_per_epoch_max))
-    return bounded
+    return max(settings.records_per_epoch_min, min(wanted, limit * 2, settings.records_per_epoch_max))
 
 
 def smoothed_s(before_s: float, now_s: float) -> float:

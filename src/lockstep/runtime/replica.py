@@ -1,7 +1,8 @@
 """One replica: a process with a Spark session that follows the ledger until it is told to stop.
 
-Started by the supervisor as ``python -m lockstep.runtime.replica SPEC``. Its standard input is a pipe from the supervisor: a
-line ``drain`` asks it to finish the epoch under way and end, and the end of the pipe means that the supervisor is gone.
+Started by the supervisor as ``python -m lockstep.runtime.replica SPEC``. Its standard input is a pipe from the
+supervisor: a line ``drain`` asks it to finish the epoch under way and end, and the end of the pipe means that the
+supervisor is gone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,10 +25,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from lockstep.api.loading import LoadedJob, load_job
+from lockstep.clock import wall_us
 from lockstep.compile import Compiled, compile_job
 from lockstep.compile.hidden import Hidden, ddl_with_hidden
 from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.config import Settings
+from lockstep.connect.protocols import SourceSide
 from lockstep.connect.working import sink_side, source_side
 from lockstep.errors import LockstepError, RunError, from_wire
 from lockstep.plan.graph import Graph
@@ -37,6 +41,7 @@ from lockstep.runtime.dead_letters import DeadLetterWriter
 from lockstep.runtime.environment import environment_hash, open_session
 from lockstep.runtime.epochs import EpochRunner
 from lockstep.runtime.marks import TimeStep
+from lockstep.runtime.pacing import is_live
 from lockstep.runtime.reporting import Reporter
 from lockstep.runtime.sealing import Sealer
 from lockstep.runtime.source import FORMAT, LockstepSource, SourceOptions
@@ -49,6 +54,7 @@ from lockstep.runtime.spec import (
     EXIT_RETIRED,
     ReplicaSpec,
 )
+from lockstep.runtime.warm_up import EPOCHS, warm_up
 from lockstep.store.protocols import Holder, Store
 from lockstep.store.sqlite_store import open_store
 
@@ -78,15 +84,20 @@ class Replica:
         self.drain_flag.with_suffix(".seen").unlink(missing_ok=True)
         self.reporter.start()
         job = load_job(self.spec.job_file)
+        return self._follow(self.begin(job, self._boot()))
+
+    def begin(self, job: LoadedJob, session: SparkSession) -> StreamingQuery:
+        """Compile the job, put a checkpoint in place and start the query that follows the ledger."""
         for name in job.module_names:
             # Spark's workers cannot import the job's file, so its functions travel whole.
             cloudpickle.register_pickle_by_value(sys.modules[name])
         graph = job.job.graph()
-        session = self._boot()
-        compiled = compile_job(graph, self._source_frame(session), self._dead_letters())
-        checkpoint = self._prepare(graph)
-        query = self._start(job, graph, compiled, checkpoint)
-        return self._follow(query)
+        tasks = int(session.sparkContext.defaultParallelism)
+        if self._others_publish():
+            frames = source_frames(session, self.spec, self.drain_flag, tasks, warm_up_epochs=EPOCHS)
+            warm_up(compile_job(graph, frames), self.spec.folder / "scratch" / "warm-up", self._is_stopping)
+        compiled = compile_job(graph, source_frames(session, self.spec, self.drain_flag, tasks), self._dead_letters())
+        return self._start(job, graph, compiled, self._prepare(graph))
 
     def _boot(self) -> SparkSession:
         scratch = self.spec.folder / "scratch"
@@ -96,6 +107,13 @@ class Replica:
         session.dataSource.register(LockstepSource)
         return session
 
+    def _others_publish(self) -> bool:
+        others = [one for one in self.store.progress() if one.replica != self.spec.replica]
+        return self.store.head() is not None and any(is_live(one, wall_us()) for one in others)
+
+    def _is_stopping(self) -> bool:
+        return self.drain.is_set() or self.retired.is_set()
+
     def _dead_letters(self) -> DeadLetterWriter:
         return DeadLetterWriter(self.spec.store, self.spec.job)
 
@@ -103,18 +121,13 @@ class Replica:
         self.reporter.state = "seeding"
         return prepare(self.spec, self.store, self.holder, graph.fingerprint(), self.settings.run)
 
-    def _source_frame(self, session: SparkSession) -> Any:
-        return source_frames(session, self.spec, self.drain_flag, session.sparkContext.defaultParallelism)
-
     def _start(self, job: LoadedJob, graph: Graph, compiled: Compiled, checkpoint: Path) -> StreamingQuery:
         place = self.spec.place
         sources = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
         sinks = {part.step.id: sink_side(part.step.spec, part.step.id, place) for part in compiled.sinks}
         for part in compiled.sinks:
             sinks[part.step.id].open(part.schema)
-        self.sealer = Sealer(
-            self.store, self.holder, sources, time_steps(graph), self.settings.run, self._sealing_failed
-        )
+        self.sealer = self._new_sealer(sources, time_steps(graph))
         self.runner = EpochRunner(
             store=self.store,
             holder=self.holder,
@@ -139,6 +152,9 @@ class Replica:
         self.sealer.start()
         return query
 
+    def _new_sealer(self, sources: Mapping[str, SourceSide], steps: tuple[TimeStep, ...]) -> Sealer:
+        return Sealer(self.store, self.holder, sources, steps, self.settings.run, self._sealing_failed)
+
     def _take_up(self, checkpoint: Path) -> None:
         """Go on where the checkpoint stands. A batch that was begun is replayed first and reports by itself."""
         assert self.runner is not None and self.sealer is not None
@@ -149,8 +165,9 @@ class Replica:
         if not begun:
             epoch = at.epoch if at is not None else -1
             self.sealer.ready(epoch + 1, self.store.observed(epoch))
-        self.reporter.standpoint = lambda: self.runner.at if self.runner else type(self.runner.at)()
-        self.reporter.diverged = lambda: bool(self.runner and self.runner.diverged)
+        runner = self.runner
+        self.reporter.standpoint = lambda: runner.at
+        self.reporter.diverged = lambda: runner.diverged
         self.reporter.state = "running"
         self.reporter.report()
 
@@ -187,7 +204,9 @@ class Replica:
         return EXIT_DRAINED
 
 
-def source_frames(session: SparkSession, spec: ReplicaSpec, drain_flag: Path, tasks_max: int) -> Any:
+def source_frames(
+    session: SparkSession, spec: ReplicaSpec, drain_flag: Path, tasks_max: int, warm_up_epochs: int = 0
+) -> Any:
     """How the compiler gets the DataFrame of a source."""
 
     def frame(step: Source, hidden: Hidden) -> DataFrame:
@@ -206,6 +225,7 @@ def source_frames(session: SparkSession, spec: ReplicaSpec, drain_flag: Path, ta
             },
             tasks_max=tasks_max,
             drain_flag=str(drain_flag),
+            warm_up_epochs=warm_up_epochs,
         )
         schema = ddl_with_hidden(ddl, hidden.columns)
         return session.readStream.format(FORMAT).schema(schema).option("lockstep", options.to_json()).load()
@@ -235,7 +255,7 @@ def _sources_of(step: EventTime) -> list[str]:
 def observed_times(query: StreamingQuery, event_times: tuple[str, ...]) -> dict[str, int | None]:
     """The highest event time of the batch that just ran, per ``event_time`` step.
 
-    Spark hands observed metrics out with its progress report, which comes too late: the next epoch is sealed before that.
+    Spark hands observed metrics out with its progress report, which is too late: the next epoch is sealed before that.
     """
     if not event_times:
         return {}
@@ -344,7 +364,7 @@ def _listen(replica: Replica) -> None:
 
 
 def _locked(path: Path) -> IO[str]:
-    """Hold the replica's folder: two processes on one checkpoint would ruin it. Waits for a predecessor that is ending."""
+    """Hold the replica's folder: two processes on one checkpoint would ruin it. Waits for one that is ending."""
     handle = path.open("w", encoding="utf-8")
     fcntl.flock(handle, fcntl.LOCK_EX)
     return handle

@@ -40,7 +40,7 @@ class Reporter(threading.Thread):
                     return
                 self.report()
             except LockstepError as error:
-                # The next report may succeed; a store that stays broken shows as silence, and the supervisor acts on that.
+                # The next report may succeed; a store that stays broken shows as silence, and the supervisor acts.
                 print(f"progress not reported: {error}", file=sys.stderr, flush=True)
 
     def report(self) -> None:
@@ -75,6 +75,10 @@ class Reporter(threading.Thread):
             return "diverged"
         head = self._store.head()
         lag = head.epoch - at.epoch if head else 0
-        # Caught up within two epochs, behind again only beyond the lead: no flapping in between.
-        self._caught_up = lag <= 2 or (self._caught_up and lag <= self._lead_epochs)
+        if self._caught_up:
+            # Behind again only beyond the lead: no flapping in between.
+            self._caught_up = lag <= self._lead_epochs
+        else:
+            # A seed is not an epoch computed: until then nobody knows whether this replica works at all.
+            self._caught_up = lag <= 1 and (at.done_us > 0 or head is None or head.epoch <= 0)
         return "running" if self._caught_up else "catching-up"

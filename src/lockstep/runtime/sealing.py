@@ -1,7 +1,7 @@
 """The thread that seals: when its replica is ready for an epoch nobody has sealed, it proposes one.
 
-No leader is elected for this, so none can be lost: whoever is ready first proposes, the ledger keeps the first proposal, and
-if this process dies at any instruction the next replica seals.
+No leader is elected for this, so none can be lost: whoever is ready first proposes, the ledger keeps the first
+proposal, and if this process dies at any instruction the next replica seals.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Sealer(threading.Thread):
             if not isinstance(waiting, Wait):
                 # Due if there is data: only now is it worth asking the sources.
                 advances = self._advances(previous, now)
-                has_data = any(advance.records for advance in advances.values())
+                has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
                 waiting = decide(View(epoch, now, last_us, has_data=has_data, progress=view.progress), self._settings)
             if not isinstance(waiting, Wait):
                 break
@@ -106,6 +106,11 @@ class Sealer(threading.Thread):
         else:
             return
         self._seal(epoch, previous, advances)
+
+    def _moved(self, previous: Entry | None, source: str, advance: Advance) -> bool:
+        """Positions count, not only records: a file that cannot be read moves the position and has none."""
+        before = previous.cut.get(source) if previous else None
+        return advance.records > 0 or (before is not None and dict(before) != dict(advance.positions))
 
     def _advances(self, previous: Entry | None, now_us: int) -> dict[str, Advance]:
         share = max(1, self._limit // max(1, len(self._sources)))

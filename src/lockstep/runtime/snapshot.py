@@ -1,7 +1,7 @@
 """Copying a running replica's checkpoint: how a replica is seeded.
 
-The peer goes on meanwhile: it adds files (which the copy ignores) and deletes old ones (then the copy starts over from the
-newest commit). Order matters: what is named by something is listed after it.
+The peer goes on meanwhile: it adds files (which the copy ignores) and deletes old ones (then the copy starts over from
+the newest commit). Order matters: what is named by something is listed after it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ATTEMPTS_MAX = 10
 
 
 def copy_checkpoint(source: Path, target: Path) -> Standing:
-    """Copy ``source`` up to its newest committed batch to ``target`` (which must not exist); returns where it stands."""
+    """Copy ``source`` up to its newest committed batch to ``target`` (made anew); returns where it stands."""
     reason = "nothing was committed yet"
     for _ in range(ATTEMPTS_MAX):
         shutil.rmtree(target, ignore_errors=True)

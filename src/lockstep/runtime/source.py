@@ -1,8 +1,9 @@
 """A source as Spark sees it: a Python Data Source that answers one sealed epoch at a time.
 
 ``latestOffset`` blocks until the next epoch is sealed, so several sources in one query answer the same epoch and cannot
-drift apart. The offset that Spark keeps holds only the epoch number: the ledger knows the rest. It runs in a Python process
-of its own, which seals nothing: whoever seals is the replica's driver, so an orphan of a killed JVM can do no harm.
+drift apart. The offset that Spark keeps holds only the epoch number: the ledger knows the rest. It runs in a Python
+process of its own, which seals nothing: whoever seals is the replica's driver, so an orphan of a killed JVM can do no
+harm.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class SourceOptions:
     hidden: dict[str, Any]
     tasks_max: int
     drain_flag: str
+    warm_up_epochs: int = 0
+    """More than 0: not the ledger's epochs but this many repetitions of its newest one, to warm up on."""
 
     def to_json(self) -> str:
         """As it is handed to Spark."""
@@ -67,7 +70,7 @@ class SourceOptions:
         return Place(Path(self.project), Path(self.store), self.job)
 
 
-class LockstepSource(DataSource):
+class LockstepSource(DataSource):  # type: ignore[misc]
     """Registered with every session under the name ``lockstep``."""
 
     @classmethod
@@ -75,12 +78,12 @@ class LockstepSource(DataSource):
         """The format's name in ``readStream.format``."""
         return FORMAT
 
-    def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802, ARG002
         """One reader per source of the query."""
         return EpochReader(self.options["lockstep"])
 
 
-class EpochPartition(InputPartition):
+class EpochPartition(InputPartition):  # type: ignore[misc]
     """What one task reads: some slices, and for the first task the mark row."""
 
     def __init__(self, payload: str) -> None:
@@ -88,7 +91,7 @@ class EpochPartition(InputPartition):
         self.payload = payload
 
 
-class EpochReader(DataSourceStreamReader):
+class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
     """Follows the ledger. Plain data until first used, because Spark pickles it."""
 
     def __init__(self, options: str) -> None:
@@ -113,12 +116,16 @@ class EpochReader(DataSourceStreamReader):
         _die_with_parent()
         parent = os.getppid()
         epoch = start["epoch"] + 1
+        if epoch < self._options.warm_up_epochs:
+            return {"epoch": epoch}
         while True:
             if self._draining():
                 _end_if_orphaned(parent)
                 time.sleep(_WAIT_S)
                 continue
-            if self._ledger().wait(epoch, _WAIT_S) is not None and not self._draining():
+            if self._options.warm_up_epochs:
+                time.sleep(_WAIT_S)
+            elif self._ledger().wait(epoch, _WAIT_S) is not None and not self._draining():
                 return {"epoch": epoch}
             _end_if_orphaned(parent)
 
@@ -127,10 +134,10 @@ class EpochReader(DataSourceStreamReader):
         if end["epoch"] <= start["epoch"]:
             return []
         ledger, source = self._ledger(), self._options.source
-        entry = ledger.entry(end["epoch"])
+        entry = ledger.head() if self._options.warm_up_epochs else ledger.entry(end["epoch"])
         assert entry is not None, f"epoch {end['epoch']} runs but is not in the ledger"
         assert end["epoch"] == start["epoch"] + 1, "one epoch is one micro-batch"
-        before = ledger.entry(end["epoch"] - 1)
+        before = ledger.entry(entry.epoch - 1)
         side = self._working_side()
         first = before.cut.get(source) if before else None
         slices = side.slices(first if first is not None else side.start(), entry.cut[source])

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.cli.health import judge_health
 from lockstep.clock import wall_us
+from lockstep.control.health import History, Limits, judge_health
+from lockstep.control.overview import RUN_BEGAN
 from lockstep.store.protocols import Digest, Divergence, Entry, Progress, Published
 from lockstep.store.sqlite_store import SqliteStore, open_store
 from tests.unit.cli.conftest import Call
@@ -21,38 +22,81 @@ def _progress(replica: str, epoch: int, **others: Any) -> Progress:
     return Progress(replica, epoch=epoch, **{**usual, **others})
 
 
-def _judge(*progress: Progress, head: int = 100) -> tuple[str, str]:
+def _judge(
+    *progress: Progress, head: int = 100, wanted: int = 2, history: dict[str, History] | None = None
+) -> tuple[str, str]:
     health = judge_health(
-        progress, head, NOW, lead_epochs_max=20, silence_max_s=10, pid_exists=lambda pid: pid == os.getpid()
+        progress,
+        history or {},
+        head,
+        NOW,
+        limits=Limits(wanted=wanted, lead_epochs_max=20, silence_max_s=10),
+        pid_exists=lambda pid: pid == os.getpid(),
     )
     return health.state, health.reason
 
 
 def test_replicas_within_the_lead_are_healthy() -> None:
     assert _judge(_progress("r0", 100), _progress("r1", 80))[0] == "healthy"
+    assert _judge(_progress("r0", 100), _progress("r1", 95, state="catching-up"))[0] == "healthy"
 
 
-def test_a_single_replica_that_runs_alone_is_healthy() -> None:
-    assert _judge(_progress("r0", 100))[0] == "healthy"
+def test_a_single_replica_is_healthy_if_no_more_are_wanted() -> None:
+    assert _judge(_progress("r0", 100), wanted=1)[0] == "healthy"
+    assert _judge(_progress("r0", 100), wanted=2)[0] == "degraded"
 
 
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
         (_progress("r1", 79), "r1 is 21 epochs behind"),
-        (_progress("r1", 100, state="catching-up"), "r1 is catching-up"),
+        (_progress("r1", 100, state="seeding"), "r1 is seeding"),
         (_progress("r1", 100, pid=0), "r1 is not alive (it last said: running)"),
         (_progress("r1", 100, updated_us=NOW - 11 * SECOND), "r1 is not alive (it last said: running)"),
         (_progress("r1", 100, state="failed"), "r1 is not alive (it last said: failed)"),
     ],
 )
-def test_a_replica_that_could_not_take_over_makes_the_job_degraded(other: Progress, reason: str) -> None:
+def test_a_replica_that_could_not_take_over_makes_a_job_of_two_degraded(other: Progress, reason: str) -> None:
     assert _judge(_progress("r0", 100), other) == ("degraded", reason)
+
+
+def test_a_job_of_three_is_healthy_without_one_and_names_it() -> None:
+    state, reason = _judge(_progress("r0", 100), _progress("r1", 100), _progress("r2", 3), wanted=3)
+    assert (state, reason) == ("healthy", "2 of 3 replicas are within the lead: r2 is 97 epochs behind")
 
 
 def test_a_job_without_a_living_replica_is_not_running() -> None:
     assert _judge()[0] == "not running"
     assert _judge(_progress("r0", 100, state="stopped"), _progress("r1", 100, pid=0))[0] == "not running"
+
+
+def test_a_job_whose_replicas_boot_for_the_first_time_is_starting_and_not_degraded() -> None:
+    started = {name: History(starts=1, started_us=NOW - 3 * SECOND) for name in ("r0", "r1")}
+    earlier = _progress("r0", 90, state="stopped", updated_us=NOW - 60 * SECOND)
+    assert _judge(history=started)[0] == "starting"
+    assert _judge(earlier, _progress("r1", -1, state="starting"), history=started)[0] == "starting"
+
+
+def test_a_process_that_never_speaks_is_not_alive() -> None:
+    assert _judge(history={"r0": History(starts=1, started_us=NOW - 60 * SECOND)})[0] == "not running"
+
+
+def test_a_replica_that_is_starting_says_for_how_long_and_counts_restarts() -> None:
+    health = judge_health(
+        [_progress("r0", 5, state="failed", updated_us=NOW - 9 * SECOND)],
+        {"r0": History(starts=3, started_us=NOW - 4 * SECOND)},
+        100,
+        NOW,
+        limits=Limits(wanted=1, lead_epochs_max=20, silence_max_s=10),
+        pid_exists=lambda pid: True,
+    )
+    (replica,) = health.replicas
+    assert (replica.state, replica.starting_s, replica.restarts, replica.alive) == ("starting", 4.0, 2, True)
+    assert health.state == "degraded"
+
+
+def test_a_job_that_drains_is_stopping() -> None:
+    assert _judge(_progress("r0", 100, state="draining"), _progress("r1", 100, state="stopped"))[0] == "stopping"
 
 
 @pytest.fixture
@@ -107,6 +151,18 @@ def test_status_of_a_job_whose_replicas_are_gone_ends_with_1(lockstep: Call, sto
     assert said.code == 1
     assert "alerts is not running" in said.out
     assert said.out.count("gone") == 2
+
+
+def test_status_counts_the_restarts_of_the_newest_run_only(lockstep: Call, store: SqliteStore) -> None:
+    for _ in range(5):
+        store.add_event("replica-started", "pid 1, start 1", "r1")
+    store.set_fact(RUN_BEGAN, str(wall_us() + 1))
+    for replica in ("r0", "r1", "r1"):
+        store.add_event("replica-started", "pid 1, start 1", replica)
+    for name in ("r0", "r1"):
+        store.report(Progress(name, 1, os.getpid(), "running", 4, updated_us=wall_us() + 1))
+    restarts = {r["replica"]: r["restarts"] for r in lockstep("status", "--json").json()["replicas"]}
+    assert restarts == {"r0": 0, "r1": 1}
 
 
 def test_the_ledger_shows_who_sealed_who_published_and_whether_digests_agree(

@@ -22,7 +22,7 @@ def sealing(place: Place) -> Iterator[Callable[[Any], Sealing]]:
     made: list[Sealing] = []
 
     def make(spec: Any) -> Sealing:
-        made.append(Sealing(place, spec))
+        made.append(Sealing(place, spec, f"r{len(made)}"))
         return made[-1]
 
     yield make

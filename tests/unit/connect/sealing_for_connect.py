@@ -10,16 +10,17 @@ from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store
 
 SOURCE = "numbers"
+EPOCHS_MAX = 50
 
 
 class Sealing:
     """One replica's part of the life of an epoch: advance, seal, read."""
 
-    def __init__(self, place: Place, spec: Any) -> None:
+    def __init__(self, place: Place, spec: Any, replica: str = "r0") -> None:
         self.place = place
         self.store: Store = open_store(place.store, place.job)
         self.side: SourceSide = source_side(spec, place, SOURCE)
-        self._holder = self.store.begin("r0", pid=1)
+        self._holder = self.store.begin(replica, pid=1)
 
     def position(self) -> dict[str, int]:
         head = self.store.head()
@@ -45,15 +46,16 @@ class Sealing:
 
     def drain(self, now_us: int, records_max: int = 1000) -> list[list[dict[str, Any]]]:
         """Seal and read epochs until nothing is new."""
-        epochs = []
-        while True:
-            advance = self.side.advance(self.position(), records_max, now_us)
-            if dict(advance.positions) == self.position():
+        epochs: list[list[dict[str, Any]]] = []
+        for _ in range(EPOCHS_MAX):
+            before = self.position()
+            advance = self.seal(now_us, records_max)
+            if dict(advance.positions) == before:
                 return epochs
-            self.seal(now_us, records_max)
             head = self.store.head()
             assert head is not None
             epochs.append(self.read(head.epoch))
+        raise AssertionError(f"still new records after {EPOCHS_MAX} epochs")
 
     def close(self) -> None:
         self.side.close()

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.connect.formats import csv_table, json_lines_table
@@ -50,6 +50,7 @@ def _cut(data: bytes, format: str, sizes: list[int], block_bytes: int) -> tuple[
         return found, [chunk_bytes(folder, chunk) for chunk in found]
 
 
+@settings(max_examples=60, deadline=None)
 @given(JSON_RECORDS, st.lists(st.integers(1, 7), min_size=1, max_size=4), st.integers(1, 300), st.booleans())
 def test_json_lines(records: list[dict[str, Any]], sizes: list[int], block_bytes: int, ended: bool) -> None:
     lines = [json.dumps(record, ensure_ascii=False) for record in records]
@@ -67,6 +68,7 @@ def test_json_lines(records: list[dict[str, Any]], sizes: list[int], block_bytes
     assert [{**row, "d": row["d"] and str(row["d"])} for row in rows] == expected
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(CSV_TEXT, CSV_TEXT), max_size=12),
     st.lists(st.integers(1, 5), min_size=1, max_size=4),
@@ -80,9 +82,7 @@ def test_csv_is_never_cut_inside_quotes(
     csv.writer(file, lineterminator=line_end, quoting=csv.QUOTE_ALL).writerows([("s", "t"), *rows])
     data = file.getvalue().encode()
     found, parts = _cut(data, "csv", sizes, block_bytes)
-    assert [chunk.records for chunk in found[:-1]] == [
-        sizes[at % len(sizes)] for at in range(len(found) - 1)
-    ] or rows == []
+    assert all(chunk.records <= max(sizes) for chunk in found)
     read = [
         (row["s"], row["t"])
         for chunk, part in zip(found, parts, strict=True)
@@ -91,6 +91,7 @@ def test_csv_is_never_cut_inside_quotes(
     assert read == rows
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from('a",\n'), max_size=60), st.integers(1, 40))
 def test_quotes_in_odd_places_end_records_where_the_reader_ends_them(text: str, block_bytes: int) -> None:
     """Python's csv module follows the same rule as Arrow: a quote opens only at the beginning of a field."""

@@ -240,7 +240,13 @@ def test_one_odd_line_does_not_hide_the_others(place: Place, sealing: Make) -> N
 
 
 def test_csv_columns_are_found_by_name_and_times_need_no_zone(place: Place, sealing: Make) -> None:
-    text = 's,at,more,n\r\n"a, ""b""\nc",2024-01-01T00:00:00Z,1,1\r\n,2024-01-01 01:00:00+01:00,2,2\r\n"",2024-01-01,3,\r\n'
+    rows = [
+        "s,at,more,n",
+        '"a, ""b""\nc",2024-01-01T00:00:00Z,1,1',
+        ",2024-01-01 01:00:00+01:00,2,2",
+        '"",2024-01-01,3,',
+    ]
+    text = "".join(f"{row}\r\n" for row in rows)
     _put_bytes(place, "a.csv", text.encode())
     job = sealing(files("in", schema="n int, s string, at timestamp", format="csv"))
     epochs = job.drain(NOW_US, records_max=2)
@@ -280,6 +286,20 @@ def test_trimming_forgets_only_files_that_are_gone(place: Place, sealing: Make) 
     job.side.trim({"0": 2})
     assert [item.body["path"] for item in job.store.items(SOURCE, 0, 9)] == ["b.jsonl", "c.jsonl"]
     assert sealing(spec).seal(NOW_US).records == 0
+
+
+def test_the_name_of_a_trimmed_file_can_be_used_again(place: Place, sealing: Make) -> None:
+    path = _put(place, "a.jsonl", range(4), age_s=20)
+    _put(place, "b.jsonl", range(4))
+    spec = files("in", schema=SCHEMA)
+    job, other = sealing(spec), sealing(spec)
+    job.drain(NOW_US)
+    other.seal(NOW_US)
+    path.unlink()
+    job.side.trim({"0": 2})
+    assert [job.seal(NOW_US).records, other.seal(NOW_US).records] == [0, 0]
+    _put(place, "a.jsonl", range(7), age_s=5)
+    assert [job.seal(NOW_US).records, other.seal(NOW_US).records] == [7, 0]
 
 
 def test_trimming_while_the_folder_is_away_forgets_nothing(place: Place, sealing: Make) -> None:

@@ -50,6 +50,20 @@ def test_a_journal_starts_at_its_oldest_kept_record(place: Place, sealing: Make)
     assert [record["n"] for [*records] in job.drain(NOW_US) for record in records] == [*range(10, 20)]
 
 
+def test_a_journal_keeps_what_another_job_still_needs(place: Place) -> None:
+    for at in range(4):
+        _append(place, 0, range(10 * at, 10 * at + 10), at)
+    spec = journal("log", schema="n bigint", partitions=2)
+    fast, slow = (source_side(spec, Place(place.project, place.store, job), SOURCE) for job in ("fast", "slow"))
+    assert fast.start() == slow.start() == {"0": 0, "1": 0}
+    slow.trim({"0": 20, "1": 0})
+    assert fast.start() == {"0": 0, "1": 0}
+    fast.trim({"0": 40, "1": 0})
+    assert fast.start() == {"0": 20, "1": 0}
+    fast.close()
+    slow.close()
+
+
 def test_rate_makes_what_is_due_and_replicas_agree_on_when_it_began(place: Place, sealing: Make) -> None:
     job = sealing(rate(10))
     assert job.seal(NOW_US).records == 1

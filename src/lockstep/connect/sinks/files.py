@@ -75,12 +75,14 @@ class FilesSinkSide:
 
     def publish(self, wanted: Publication, output: Output, holder: Holder) -> Publication:
         """Write the data, then the manifest; if somebody was faster, remove what is ours and return theirs."""
+        # In this order: if the other replica publishes the epoch between the two looks, the second one sees it.
+        last = self.last_published()
         held = self.publication(wanted.epoch)
         staged = [self._staged_name(file) for file in output.files]
         if held is not None:
             remove_files([self._layout.data / file.name for file in staged])
             return held
-        check_order(str(self._layout.folder), wanted.epoch, self.last_published())
+        check_order(str(self._layout.folder), wanted.epoch, last)
         files = staged + self._write(wanted.epoch, output.table, holder)
         published = replace(wanted, published_us=self._clock())
         try:
@@ -103,7 +105,8 @@ class FilesSinkSide:
         unfinished = ((path, _UNFINISHED.fullmatch(path.name)) for path in self._layout.manifests.glob("*.tmp"))
         orphans = [path for path, match in unfinished if match is not None and match.group(1) in dead]
         by_epoch: dict[int, list[Path]] = {}
-        for path in self._layout.data.iterdir():
+        # A replica that failed before its first epoch has not made the folder yet.
+        for path in self._layout.data.iterdir() if self._layout.data.exists() else ():
             staged = parse_staged(path.name)
             if staged is not None and staged[1] in dead:
                 by_epoch.setdefault(staged[0], []).append(path)

@@ -182,7 +182,8 @@ class SqliteSinkSide:
         ]
         columns.append(f"{EPOCH_COLUMN} INTEGER NOT NULL")
         if self._spec.key:
-            columns.append(f"PRIMARY KEY ({', '.join(map(quoted, self._spec.key))})")
+            # Not PRIMARY KEY: one integer column would become the row id, which SQLite makes up where it is null.
+            columns.append(f"UNIQUE ({', '.join(map(quoted, self._spec.key))})")
         connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
         if not self._spec.key:
             connection.execute(f"CREATE INDEX {quoted(self._spec.table + '_epoch')} ON {table} ({EPOCH_COLUMN})")

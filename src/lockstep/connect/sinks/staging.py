@@ -82,8 +82,12 @@ class FileStager:
     def abandon(self) -> None:
         """Remove what was written."""
         self._held.clear()
-        if self._file is not None:
-            self._file.close()
+        # Closing writes what is buffered, which fails again on a full disk: the file goes in any case.
+        for each in (self._writer, self._file):
+            if each is not None:
+                with contextlib.suppress(OSError):
+                    each.close()
+        self._writer = self._file = None
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
@@ -108,10 +112,7 @@ class FileStager:
         try:
             yield
         except OSError:
-            with contextlib.suppress(OSError):  # closing writes what is buffered, and would fail the same way again
-                self.abandon()
-            if self._path is not None:
-                self._path.unlink(missing_ok=True)
+            self.abandon()
             raise
 
 

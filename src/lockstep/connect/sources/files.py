@@ -26,7 +26,7 @@ from lockstep.connect.sources.chunks import (
     parquet_hash,
 )
 from lockstep.connect.sources.ranges import BATCH_ROWS
-from lockstep.connect.sources.watch import Watch, list_files
+from lockstep.connect.sources.watch import Watch
 from lockstep.connect.specs import FilesSource
 from lockstep.connect.stores import LazyStore
 from lockstep.errors import ConnectError
@@ -65,9 +65,8 @@ class FilesSide:
 
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
         """The next chunks: first the rest of a file already begun, then files that are finished, oldest first."""
-        known = self._known_files(since.get("0", 0))
         looks = self._watch.look(now_us)
-        self._refuse_changed(looks, known)
+        known = self._known_unchanged(looks, since.get("0", 0))
         chunks: list[Chunk] = []
         changed_us: list[int] = []
         for look, after in self._to_read(looks, known):
@@ -112,11 +111,11 @@ class FilesSide:
         position = positions.get("0", 0)
         if position <= self._trimmed_to or not self._folder.is_dir():
             return
-        there = {look.path for look in list_files(self._folder)}
         store = self._store.get()
         newest = store.last_item(self._source)
-        keep_from = min(position, newest.position if newest else 0)
-        gone = [item.position for item in store.items(self._source, 0, keep_from) if item.body["path"] not in there]
+        items = store.items(self._source, 0, min(position, newest.position if newest else 0))
+        there = {path: inside(self._folder, path).exists() for path in {str(item.body["path"]) for item in items}}
+        gone = [item.position for item in items if not there[str(item.body["path"])]]
         store.drop_items(self._source, gone)
         self._trimmed_to = position
 
@@ -137,11 +136,21 @@ class FilesSide:
         self._known.until = until
         return self._known
 
-    def _refuse_changed(self, looks: list[FileLook], known: _Known) -> None:
-        for look in looks:
-            chunk = known.chunks.get(look.path)
-            if chunk is not None and (chunk.size, chunk.mtime_ns) != (look.size, look.mtime_ns):
-                raise self._changed(chunk, _difference(chunk, look.size, look.mtime_ns))
+    def _known_unchanged(self, looks: list[FileLook], until: int) -> _Known:
+        """The sealed list, LS0504 if a file in it looks different now.
+
+        Before that is said, the list is read afresh: another replica may have trimmed a file that was gone, and its
+        name may be used again.
+        """
+        known = self._known_files(until)
+        if _first_changed(looks, known) is not None:
+            self._known = None
+            known = self._known_files(until)
+        look = _first_changed(looks, known)
+        if look is not None:
+            chunk = known.chunks[look.path]
+            raise self._changed(chunk, _difference(chunk, look.size, look.mtime_ns))
+        return known
 
     def _to_read(self, looks: list[FileLook], known: _Known) -> Iterator[tuple[FileLook, Chunk | None]]:
         begun = known.newest if known.newest is not None and not known.newest.last else None
@@ -249,6 +258,14 @@ class FilesSide:
             why="it was sealed into an epoch that a replica still has to read.",
             hint="put it back, unchanged and with its old modification time; remove files only below the job's floor.",
         )
+
+
+def _first_changed(looks: list[FileLook], known: _Known) -> FileLook | None:
+    for look in looks:
+        chunk = known.chunks.get(look.path)
+        if chunk is not None and (chunk.size, chunk.mtime_ns) != (look.size, look.mtime_ns):
+            return look
+    return None
 
 
 def _check_unchanged(path: Path, look: FileLook) -> None:

@@ -1,7 +1,12 @@
-"""Reading a journal: positions are its own, one partition of the source for each of its partitions."""
+"""Reading a journal: positions are its own, one partition of the source for each of its partitions.
+
+Several jobs may read one journal. Each notes in its own store down to where it still needs it, and the journal is
+trimmed to the lowest of these floors.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -9,9 +14,11 @@ import pyarrow as pa
 from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.ranges import BATCH_ROWS, fair_shares, split_range
 from lockstep.connect.specs import JournalSource
+from lockstep.connect.stores import LazyStore
 from lockstep.store.arrow import arrow_schema
 from lockstep.store.journal import open_journal
 from lockstep.store.protocols import Positions
+from lockstep.store.sqlite_store import list_jobs, open_store
 
 
 class JournalSide:
@@ -19,12 +26,16 @@ class JournalSide:
 
     def __init__(self, spec: JournalSource, place: Place, source: str) -> None:
         del source  # a journal's positions need no items in the ledger
+        self._place = place
+        self._store = LazyStore(place)
+        self._floor = f"journal-floor:{spec.name}"
         self._schema = arrow_schema(spec.schema)
         self._journal = open_journal(place.store, spec.name, spec.schema, spec.partitions)
 
     def start(self) -> Positions:
         """Every partition at its oldest kept record."""
-        return {str(partition): begin for partition, begin in self._journal.begins().items()}
+        self._store.get().put_fact_if_absent(self._floor, json.dumps(self._begins()))
+        return self._begins()  # again: from the moment it was noted, nobody trims beyond it
 
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
         """What was appended after ``since``, the limit shared fairly between the partitions."""
@@ -61,9 +72,24 @@ class JournalSide:
                 yield fitting.slice(offset, BATCH_ROWS)
 
     def trim(self, positions: Positions) -> None:
-        """Let the journal forget what is below ``positions``."""
-        self._journal.trim({int(partition): position for partition, position in positions.items()})
+        """Let the journal forget what neither this job nor any other one needs."""
+        self._store.get().set_fact(self._floor, json.dumps(dict(positions)))
+        floors = [floor for job in list_jobs(self._place.store) if (floor := self._floor_of(job)) is not None]
+        self._journal.trim({int(each): min(floor.get(each, 0) for floor in floors) for each in positions})
 
     def close(self) -> None:
         """Close the journal's files."""
         self._journal.close()
+        self._store.close()
+
+    def _begins(self) -> dict[str, int]:
+        return {str(partition): begin for partition, begin in self._journal.begins().items()}
+
+    def _floor_of(self, job: str) -> dict[str, int] | None:
+        """Down to where ``job`` needs the journal, None if it does not read it."""
+        store = open_store(self._place.store, job)
+        try:
+            fact = store.fact(self._floor)
+        finally:
+            store.close()
+        return {str(each): int(position) for each, position in json.loads(fact).items()} if fact else None

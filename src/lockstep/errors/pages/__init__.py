@@ -1,0 +1,1 @@
+"""What each code means: one file per area."""

@@ -102,6 +102,19 @@ AND user IS NOT NULL". Text values stand in single quotes, names with blanks in 
         """\
 The step was built, but Spark cannot run it as it stands; the error has Spark's reason.""",
     ),
+    "LS0212": Page(
+        "A float too large to be added exactly",
+        """\
+F.sum and F.avg add floats exactly, so that replicas agree to the last digit: as decimals with 18 digits after
+the point and 20 before it. A value of 1e20 or more has no such decimal. Scale the values down (divide by a
+power of two, which is exact), or add them in any order, as Spark does, with .agg(..., exact_floats=False).""",
+    ),
+    "LS0213": Page(
+        "An expression that Spark calls non-deterministic",
+        """\
+Spark says of some function in the step that it may answer differently each time it is asked (it runs any
+Java method, or draws random bytes). Replicas would then disagree. Use a function of the record alone.""",
+    ),
     "LS0221": Page(
         "A function that makes no sense in a stream",
         """\

@@ -137,4 +137,14 @@ could never be replaced, and would pile up.
 
 Filter such rows out before the sink, or choose a key without that column.""",
     ),
+    "LS0520": Page(
+        "a map inside another type",
+        """Every epoch's output is fingerprinted by every replica and compared. The entries of a map have no
+order of their own, so two replicas may hold the same map in different orders. A map that is a
+column is put in order before it is hashed; one inside an array, a struct or another map is not.
+
+Turn it into an array of structs before the sink, which keeps everything and has an order:
+
+    .with_columns(tags=F.array_sort(F.map_entries("tags")))""",
+    ),
 }

@@ -4,4 +4,154 @@ from __future__ import annotations
 
 from lockstep.errors.page import Page
 
-PAGES: dict[str, Page] = {}
+PAGES: dict[str, Page] = {
+    "LS0601": Page(
+        "A replica failed",
+        """\
+Spark ended a replica's query, or its process raised something that nobody foresaw. The message has
+the first line of the cause; all of it is at the end of the replica's log:
+
+    .lockstep/jobs/JOB/replicas/REPLICA/log.txt
+
+The supervisor starts the replica again, from its own checkpoint or from a peer's, while the others
+go on: with two replicas nothing is missing from the output. Look at it when it comes again:
+`lockstep status` counts restarts. Frequent causes are memory (OutOfMemoryError in the log: raise
+driver_memory in the [spark] table of lockstep.toml), a full disk, and a master that cannot be
+reached (spark://...). `lockstep doctor` looks at the machine.""",
+    ),
+    "LS0602": Page(
+        "A replica failed too often",
+        """\
+The last replica that could run was started restarts_max times within restart_window_s and none of
+the starts held, so the job was stopped instead of trying for ever. Nothing is lost: what was
+published stays, and the next `lockstep run` goes on from there.
+
+Find out why it ends: `lockstep status` shows what each replica said last, and the end of
+.lockstep/jobs/JOB/replicas/REPLICA/log.txt has the cause ("exit code -9" without a cause in the
+log: the system killed it, usually for memory; `dmesg` names it). Mend that, then run the job again.""",
+    ),
+    "LS0603": Page(
+        "Replicas disagree about an epoch",
+        """\
+Every replica computes every epoch, and the fingerprints of the results are compared. For this epoch
+they differ although the input was the same. The message has the sink, the first rows that differ
+and the steps that run Python.
+
+The usual cause is a Python function that is not deterministic: it reads the clock (use the
+record's own time or ls.epoch_time()), draws random numbers or makes a uuid, asks a service, reads a
+file that changes, keeps something between calls, or depends on the order of a set. Without Python
+steps, suspect memory or disk of the machine.
+
+With two replicas nobody can say who is right. on_divergence="stop" (the default) stops the job, and
+the copy that was published first stays in the sink; on_divergence="continue" goes on with it and
+seeds the other replica anew. With three or more the majority is right: the odd one out is seeded
+anew and the job goes on, and if the published copy was the odd one the message says so.
+
+The copy that was not published is kept under .lockstep/jobs/JOB/divergences/ as Parquet, named by
+epoch, sink and replica. `lockstep ledger` marks the epochs whose digests differ.""",
+    ),
+    "LS0604": Page(
+        "A checkpoint is damaged",
+        """\
+A replica's checkpoint holds its state and where it is. A file in it is missing, cut off or
+contradicts the others: after a full disk, a crash of the machine, or a deletion by hand. A damaged
+checkpoint is never patched, since its state could be silently wrong. It is moved aside
+(.lockstep/jobs/JOB/replicas/REPLICA/checkpoint.set-aside-N, the newest two are kept) and the
+replica takes a snapshot of a healthy peer.
+
+You need to do something only if there is no healthy peer: see LS0605.""",
+    ),
+    "LS0605": Page(
+        "A replica has nothing to start from",
+        """\
+A replica starts from its own checkpoint, from a snapshot of a running peer, or from the first
+epoch. Here its own checkpoint is missing, damaged or too old, no peer was running, and the first
+epochs were forgotten already (the ledger keeps what somebody still needs). If another replica can
+start, this one is tried again and seeded from it: wait for that first.
+
+If all replicas say so, the state is gone. In this order:
+1. Look for a usable checkpoint: a copy of the store's folder (.lockstep), or one that was set aside
+   by mistake (replicas/REPLICA/checkpoint.set-aside-N).
+2. Otherwise start over under another name, ls.Job("NAME-2"), with other places for its sinks. It
+   reads its sources from the oldest record that is still kept. The old output stays as it is.""",
+    ),
+    "LS0606": Page(
+        "No snapshot could be taken of a peer",
+        """\
+A replica that starts copies the checkpoint of a running peer. The peer goes on meanwhile and
+deletes what it no longer needs, so a copy may have to begin again; here that happened too often, or
+the peer had not finished its first epoch. The replica is tried again after a pause, and by then it
+usually works.
+
+If it keeps failing: is the disk very slow or full (`lockstep doctor`)? Is the peer itself in
+trouble (`lockstep status`)?""",
+    ),
+    "LS0607": Page(
+        "The environment is not the one the job began with",
+        """\
+Results may depend on the versions of Python, PySpark and Arrow and on Lockstep's pinned settings. A
+fingerprint of them is kept with the job, and a replica with another one is refused: two replicas
+with different versions could disagree about an epoch, and a restart could change what was published.
+
+Run the job with the environment that it began with (the same virtual environment, the same pinned
+requirements). To move to new versions, start the job under another name with other places for its
+sinks.""",
+    ),
+    "LS0608": Page(
+        "A checkpoint has another format",
+        """\
+The note that Lockstep leaves in a checkpoint was written by another release, and this one does not
+read its format. Nothing was changed.
+
+Run the job with the release that wrote it (CHANGELOG.md says which formats a release reads), or
+start it under another name with other places for its sinks.""",
+    ),
+    "LS0609": Page(
+        "The job was changed in a way its checkpoint cannot follow",
+        """\
+State belongs to steps: counts, sums, open windows. Spark knows these steps by their position in the
+query and would read the wrong state silently after some changes, so Lockstep compares the plan with
+the one that wrote the checkpoint before anything runs. The message says what differs. Nothing was
+changed, and the old job file still runs.
+
+Changes that are followed: filters, selects, new columns and Python functions in front of or behind
+steps with state, more sinks, settings, another number of replicas. Changes that are not: another
+key, window, aggregate or event time, steps with state added, removed or reordered, sources added or
+removed.
+
+To go ahead, run it as a new job: ls.Job("NAME-2"), its sinks in other places. Both can run side by
+side until the new one has caught up. `lockstep check job.py` tells beforehand.""",
+    ),
+    "LS0610": Page(
+        "The job runs already",
+        """\
+One supervisor looks after a job in a project folder; a second one would start the same replicas
+again. The message has its process id. `lockstep status` shows how the job is.
+
+Stop it with Ctrl-C in its terminal or with `kill PID` (both finish the epoch under way); then
+this command works. A supervisor that was killed holds its place for ten seconds at most. To run the
+same job twice, use two project folders (--project) or two names.""",
+    ),
+    "LS0611": Page(
+        "A pinned Spark setting",
+        """\
+Some settings of Spark change results: the time zone, ANSI mode, how several watermarks are
+combined, and a few more. Lockstep pins them so that all replicas, and every later start, compute
+the same. The values that were given for them differ from the pinned ones.
+
+Take them out of lockstep.toml ([spark] or [replica.*]) or off the command line. What you wanted to
+reach with them is better written into the job: a time zone, for instance, with
+F.from_utc_timestamp("at", "Europe/Berlin"). All other settings are passed on. `lockstep check`
+lists the pinned ones.""",
+    ),
+    "LS0612": Page(
+        "Spark did not start",
+        """\
+`lockstep check` starts one local Spark session to have the job's types checked, and Spark ended
+before it could be used. The message has Spark's last words.
+
+Usual causes: not enough memory for the JVM (driver_memory in the [spark] table of lockstep.toml),
+a Java that Spark does not run on, a full disk under the folder for temporary files, a setting in
+[spark] that Spark refuses. `lockstep doctor` looks at the machine.""",
+    ),
+}

@@ -1,0 +1,57 @@
+"""The benches by name, each run in a temporary folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from lockstep.bench.report import Report
+from lockstep.bench.workspace import Say, say_to_stderr, workspace
+
+
+class Bench(Protocol):
+    """What every bench is: a function that measures in a folder and answers with a report."""
+
+    def __call__(self, folder: Path, say: Say, *, quick: bool) -> Report:
+        """Measure."""
+
+
+def _failover() -> Bench:
+    from lockstep.bench.failover import run_failover
+
+    return run_failover
+
+
+def _latency() -> Bench:
+    from lockstep.bench.latency import run_latency
+
+    return run_latency
+
+
+def _throughput() -> Bench:
+    from lockstep.bench.throughput import run_throughput
+
+    return run_throughput
+
+
+def _store() -> Bench:
+    from lockstep.bench.store import run_store
+
+    return run_store
+
+
+BENCHES: dict[str, Callable[[], Bench]] = {
+    "failover": _failover,
+    "latency": _latency,
+    "throughput": _throughput,
+    "store": _store,
+}
+"""Name -> how to get it. Imported when it is run: two of them import Spark."""
+
+
+def run_bench(name: str, *, quick: bool, keep: bool) -> Report:
+    """Run one bench by its name; progress goes to stderr."""
+    say = say_to_stderr()
+    with workspace(name, say, keep=keep) as folder:
+        return BENCHES[name]()(folder, say, quick=quick)

@@ -1,0 +1,238 @@
+"""One part of the demo: start the job, feed it, kill its replicas, stop it, and check what came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lockstep.bench.demo.checking import Comparison, alerts_of, compare, expected_alerts
+from lockstep.bench.demo.events import EVENTS_PER_S, events
+from lockstep.bench.demo.feeding import Fed, Feeder
+from lockstep.bench.demo.figures import BEFORE_S
+from lockstep.bench.demo.narrating import Narrator
+from lockstep.bench.demo.running import JobRun, Kill
+from lockstep.bench.demo.watching import Sighting, Watcher
+from lockstep.clock import US_PER_S, wall_us
+from lockstep.connect.reading import read
+from lockstep.errors import RunError
+
+SEED = 20_210_920
+LOOK_S = 0.1
+START_LIMIT_S = 120.0
+WARM_S = 5.0
+"""Epochs of a JVM that has just begun are slow: they are left out of what is measured."""
+BACK_LIMIT_S = 60.0
+SETTLE_S = 4.0
+"""Between a replica's return and the next kill: its JVM has to be past its first epochs to carry the job alone."""
+RECOVERED_AGE_US = US_PER_S
+AFTER_ONE_S = 5.0
+AFTER_LAST_S = 10.0
+CLOSE_LIMIT_S = 20.0
+REPEAT_WAIT_S = 1.5
+"""After the last alert: time for a repeated one to show, if there were any."""
+
+
+@dataclass(frozen=True)
+class Alive:
+    """A replica computed epochs from one moment to another (None: still at the end)."""
+
+    replica: str
+    first_us: int
+    end_us: int | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """All that came of one part."""
+
+    replicas: int
+    sightings: tuple[Sighting, ...]
+    kills: tuple[Kill, ...]
+    back_s: tuple[float | None, ...]
+    """For each kill, how long until all replicas computed again; None if the part ended first."""
+    alive: tuple[Alive, ...]
+    end_us: int
+    """When feeding ended: what was measured ends here."""
+    fed: Fed
+    records_in_journal: int
+    comparison: Comparison
+    epochs_compared: int
+    """Epochs whose digests at least two replicas reported."""
+    digests_different: int
+
+    def complaints(self) -> list[str]:
+        """Everything that is not as it was promised."""
+        found = list(self.comparison.complaints())
+        if self.records_in_journal != self.fed.records:
+            found.append(f"{self.fed.records} records were acknowledged, the journal holds {self.records_in_journal}")
+        if self.digests_different:
+            found.append(f"{self.digests_different} epochs have digests that differ")
+        if self.replicas > 1 and not self.epochs_compared:
+            found.append("no epoch was computed by two replicas, so nothing was compared")
+        return found
+
+
+@dataclass
+class _Stage:
+    """What is under way: the parts that the scenes work on, and what was noted on the way."""
+
+    run: JobRun
+    watcher: Watcher
+    narrator: Narrator
+    feeder: Feeder | None = None
+    kills: list[Kill] = field(default_factory=list)
+    back_s: list[float | None] = field(default_factory=list)
+    alive: list[Alive] = field(default_factory=list)
+
+    def look(self) -> None:
+        """Notice who is alive, whether anything ended by itself, and tell the person."""
+        self.run.check()
+        if self.feeder is not None:
+            self.feeder.check()
+        now, computing = wall_us(), set(self.run.computing())
+        for index, one in enumerate(self.alive):
+            if one.end_us is None and one.replica not in computing:
+                self.alive[index] = Alive(one.replica, one.first_us, now)
+        shown = {one.replica for one in self.alive if one.end_us is None}
+        self.alive += [Alive(name, now) for name in sorted(computing - shown)]
+        self.narrator.show(self._now(computing))
+
+    def _now(self, computing: set[str]) -> str:
+        seen = self.watcher.sightings()
+        names = [f"r{number}" for number in range(self.run.replicas)]
+        states = ", ".join(f"{name} {'runs' if name in computing else 'starts'}" for name in names)
+        age = seen[-1].age_us if seen else None
+        latency = f", latency {age / 1000:.0f} ms" if age is not None else ""
+        return f"{states}; epoch {seen[-1].epoch if seen else '-'}{latency}"
+
+    def until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Look on until something is so; LS0621 if it takes too long."""
+        deadline_s = time.monotonic() + limit_s
+        while not done():
+            if time.monotonic() > deadline_s:
+                raise RunError(
+                    "LS0621",
+                    f"{what} took more than {limit_s:.0f} s",
+                    hint="try again on a quieter machine; `lockstep demo --keep` keeps the logs.",
+                )
+            self.look()
+            time.sleep(LOOK_S)
+
+    def during(self, seconds: float) -> None:
+        """Look on for so long."""
+        end_s = time.monotonic() + seconds
+        self.until(lambda: time.monotonic() >= end_s, seconds + 60, "looking on")
+
+
+def play(folder: Path, replicas: int, narrator: Narrator) -> Part:
+    """One part from start to check, in a folder of its own. No process is left, however it ends."""
+    folder.mkdir()
+    with ExitStack() as stack:
+        run = JobRun(folder, replicas)
+        stack.callback(run.close)
+        watcher = Watcher(run.sink)
+        stack.callback(watcher.stop)
+        watcher.start()
+        stage = _Stage(run, watcher, narrator)
+        _begin(stage, stack)
+        if replicas == 1:
+            _kill_the_only_one(stage)
+        else:
+            _kill_one_then_the_other(stage)
+        return _finish(stage)
+
+
+def _begin(stage: _Stage, stack: ExitStack) -> None:
+    stage.narrator.say("starting " + ("one JVM" if stage.run.replicas == 1 else f"{stage.run.replicas} JVMs"))
+    stage.until(stage.run.ready, START_LIMIT_S, "starting")
+    stage.feeder = Feeder(stage.run.store_folder, SEED)
+    stack.callback(stage.feeder.kill)
+    stage.narrator.say(f"running; feeding {EVENTS_PER_S:,} events a second, waiting for a steady state")
+    stage.during(WARM_S + BEFORE_S)
+
+
+def _kill_the_only_one(stage: _Stage) -> None:
+    _kill(stage, "r0")
+    _wait_until_back(stage)
+    killed_us = stage.kills[-1].at_us
+    stage.until(lambda: _recovered(stage.watcher.sightings(), killed_us), BACK_LIMIT_S, "working off the backlog")
+    stage.during(AFTER_ONE_S)
+
+
+def _kill_one_then_the_other(stage: _Stage) -> None:
+    first = stage.run.newest_sealer()
+    _kill(stage, first)
+    _wait_until_back(stage)
+    stage.during(SETTLE_S)
+    _kill(stage, next(name for name in sorted(stage.run.computing()) if name != first))
+    stage.back_s.append(None)
+    stage.during(AFTER_LAST_S)
+
+
+def _kill(stage: _Stage, replica: str) -> None:
+    kill = stage.run.kill(replica)
+    stage.kills.append(kill)
+    role = ", which had sealed the newest epoch" if kill.had_sealed_newest and stage.run.replicas > 1 else ""
+    stage.narrator.say(f"kill -9 {replica}{role}", "bold red")
+
+
+def _wait_until_back(stage: _Stage) -> None:
+    stage.until(lambda: not stage.run.ready(), BACK_LIMIT_S, "noticing the kill")
+    stage.until(stage.run.ready, BACK_LIMIT_S, f"{stage.kills[-1].replica} coming back")
+    back_s = (wall_us() - stage.kills[-1].at_us) / US_PER_S
+    stage.back_s.append(back_s)
+    stage.narrator.say(f"{stage.kills[-1].replica} is back after {back_s:.1f} s")
+
+
+def _recovered(seen: list[Sighting], killed_us: int) -> bool:
+    age = seen[-1].age_us
+    return seen[-1].seen_us > killed_us and age is not None and age < RECOVERED_AGE_US
+
+
+def _finish(stage: _Stage) -> Part:
+    """Close all windows, stop the job, and compare."""
+    assert stage.feeder is not None
+    end_us = wall_us()
+    fed, stage.feeder = stage.feeder.finish(), None
+    expected = expected_alerts(events(fed.seed, fed.start_us, fed.blocks))
+    try:
+        stage.until(lambda: _alerts_seen(stage) >= len(expected), CLOSE_LIMIT_S, "the last alerts")
+    except RunError as error:
+        # Alerts that never come are for the comparison to name, not a reason to end without one.
+        stage.narrator.say(error.fact)
+    stage.during(REPEAT_WAIT_S)
+    stage.run.stop()
+    stage.watcher.stop()
+    comparison = compare(expected, alerts_of(read(stage.run.sink)))
+    part = _part(stage, fed, end_us, comparison)
+    for complaint in part.complaints():
+        stage.narrator.say(complaint, "bold red")
+    if not part.complaints():
+        stage.narrator.say(f"checked: {comparison.published:,} alerts, none lost, none twice, none wrong", "green")
+    return part
+
+
+def _alerts_seen(stage: _Stage) -> int:
+    return sum(one.rows for one in stage.watcher.sightings())
+
+
+def _part(stage: _Stage, fed: Fed, end_us: int, comparison: Comparison) -> Part:
+    store, seen = stage.run.store, stage.watcher.sightings()
+    reporters = [{digest.replica for digest in store.digests(one.epoch)} for one in seen]
+    different = {(one.epoch, one.sink) for one in store.divergences()} | set(store.digest_mismatches())
+    return Part(
+        replicas=stage.run.replicas,
+        sightings=tuple(seen),
+        kills=tuple(stage.kills),
+        back_s=tuple(stage.back_s),
+        alive=tuple(stage.alive),
+        end_us=end_us,
+        fed=fed,
+        records_in_journal=stage.run.records(),
+        comparison=comparison,
+        epochs_compared=sum(len(names) > 1 for names in reporters),
+        digests_different=len(different),
+    )

@@ -1,0 +1,129 @@
+"""The job of the demo as a user would run it, `lockstep run` in a folder of its own; and the kills."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from lockstep.bench.demo.feeding import JOURNAL
+from lockstep.clock import wall_us
+from lockstep.config import STORE_FOLDER
+from lockstep.control.processes import kill_tree
+from lockstep.errors import RunError
+from lockstep.store.journal import open_journal
+from lockstep.store.protocols import Progress, Store
+from lockstep.store.sqlite_store import open_store
+
+JOB = "saas-monitor"
+JOB_FILE = Path(__file__).with_name("saas_monitor.py")
+SINK = "out/alerts"
+STOP_TIMEOUT_S = 40.0
+LOG_LINES_SHOWN = 15
+_COMPUTING = ("running", "catching-up")
+# Everything is kept, so that the check at the end sees the digests of all epochs.
+_SETTINGS = ("--set", "retention_epochs_min=1000000")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill -9 of a replica's driver, JVM and workers."""
+
+    replica: str
+    at_us: int
+    had_sealed_newest: bool
+    """Whether it was the replica that had sealed the newest epoch."""
+
+
+class JobRun:
+    """`lockstep run` as a process, and the job's store to look into."""
+
+    def __init__(self, folder: Path, replicas: int) -> None:
+        self.folder = folder
+        self.replicas = replicas
+        self.sink = folder / SINK
+        self.log = folder / "run.log"
+        self.store: Store = open_store(self.store_folder, JOB)
+        command = [sys.executable, "-m", "lockstep", "--project", str(folder), "run", str(JOB_FILE)]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, "--replicas", str(replicas), *_SETTINGS],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                # Ctrl-C is the demo's to handle: it stops the job itself, and waits for it.
+                start_new_session=True,
+            )
+
+    @property
+    def store_folder(self) -> Path:
+        """Where ledger and journals are."""
+        return self.folder / STORE_FOLDER
+
+    def check(self) -> None:
+        """Fail at once if the job has ended by itself, with what it said last."""
+        if self._process.poll() is None:
+            return
+        said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+        raise RunError(
+            "LS0620",
+            f"the demo's job ended by itself with exit code {self._process.returncode}",
+            why="\n".join(said) or "it said nothing.",
+            hint="`lockstep doctor` looks at the machine; `lockstep demo --keep` keeps the logs.",
+        )
+
+    def computing(self) -> dict[str, Progress]:
+        """The replicas that compute epochs now, by name."""
+        return {one.replica: one for one in self.store.progress() if one.state in _COMPUTING and _exists(one.pid)}
+
+    def ready(self) -> bool:
+        """Whether all replicas are past the first epoch of their JVM, the slowest by far, and none is behind."""
+        ready = [one for one in self.computing().values() if one.state == "running" and one.epoch_s > 0]
+        return len(ready) == self.replicas
+
+    def newest_sealer(self) -> str:
+        """The replica whose loss should hurt most: it sealed the newest epoch."""
+        head = self.store.head()
+        return head.sealed_by.rpartition(".")[0] if head is not None else "r0"
+
+    def kill(self, replica: str) -> Kill:
+        """Kill -9 a replica's driver and everything below it."""
+        pid = self.computing()[replica].pid
+        kill = Kill(replica, wall_us(), had_sealed_newest=self.newest_sealer() == replica)
+        kill_tree(pid)
+        return kill
+
+    def records(self) -> int:
+        """How many records the journal holds: what the feeder says it sent has to be there."""
+        journal = open_journal(self.store_folder, JOURNAL)
+        try:
+            return sum(journal.ends().values())
+        finally:
+            journal.close()
+
+    def stop(self) -> None:
+        """Stop the job as Ctrl-C would, and wait for it."""
+        self.check()
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=STOP_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Leave no process behind, however the run went."""
+        if self._process.poll() is None:
+            family = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.kill()
+            self._process.wait()
+            for one in family:
+                if one.is_running():
+                    kill_tree(one.pid)
+            psutil.wait_procs(family, timeout=5)
+        self.store.close()
+
+
+def _exists(pid: int) -> bool:
+    return bool(psutil.pid_exists(pid))

@@ -1,0 +1,172 @@
+"""The whole demo as figures: what the terminal, the report and ``--json`` show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lockstep.bench.demo.figures import AFTER_S, BEFORE_S, Point, Span, curve, span
+from lockstep.bench.demo.playing import Part
+from lockstep.clock import US_PER_S
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One part, measured: before the first kill, and after each."""
+
+    part: Part
+    before: Span
+    after: tuple[Span, ...]
+    points: tuple[Point, ...]
+
+    @property
+    def zero_us(self) -> int:
+        """The first kill: where the curves are laid on each other."""
+        return self.part.kills[0].at_us
+
+    @property
+    def end_s(self) -> float:
+        """When feeding ended, counted from the first kill."""
+        return (self.part.end_us - self.zero_us) / US_PER_S
+
+    @property
+    def kills_s(self) -> list[float]:
+        """The kills, counted from the first."""
+        return [(kill.at_us - self.zero_us) / US_PER_S for kill in self.part.kills]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table, a text for each chapter."""
+
+    label: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Story:
+    """Both chapters and what is wrong with them, if anything."""
+
+    chapters: tuple[Chapter, ...]
+    took_s: float
+
+    @property
+    def complaints(self) -> list[str]:
+        """Everything that is not as it was promised, with the chapter it was found in."""
+        return [
+            f"{_replicas(chapter.part)}: {complaint}"
+            for chapter in self.chapters
+            for complaint in chapter.part.complaints()
+        ]
+
+    @property
+    def top_s(self) -> float:
+        """The highest latency of all curves: their common scale."""
+        return max((point.latency_s for chapter in self.chapters for point in chapter.points), default=1.0)
+
+    def titles(self) -> list[str]:
+        """The heads of the columns."""
+        return [_replicas(chapter.part) for chapter in self.chapters]
+
+    def rows(self) -> list[Row]:
+        """The table."""
+        return [Row(label, tuple(text(chapter) for chapter in self.chapters)) for label, text in _ROWS]
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "ok": not self.complaints,
+            "complaints": self.complaints,
+            "took_s": round(self.took_s, 1),
+            "parts": [_chapter_json(chapter) for chapter in self.chapters],
+        }
+
+
+def chapter(part: Part) -> Chapter:
+    """Measure one part. The consequences of a kill end where the next one begins."""
+    ends = [*(kill.at_us for kill in part.kills[1:]), part.end_us]
+    first_us = part.kills[0].at_us - int(BEFORE_S * US_PER_S)
+    seen = part.sightings
+    after = [
+        span(seen, kill.at_us, min(end, kill.at_us + int(AFTER_S * US_PER_S)))
+        for kill, end in zip(part.kills, ends, strict=True)
+    ]
+    return Chapter(
+        part,
+        before=span(seen, first_us, part.kills[0].at_us),
+        after=tuple(after),
+        points=tuple(
+            point
+            for point in curve([one for one in seen if one.seen_us <= part.end_us], part.kills[0].at_us)
+            if point.at_s >= -BEFORE_S
+        ),
+    )
+
+
+def seconds(value: float) -> str:
+    """A time short enough for a table.
+
+    >>> seconds(0.2345), seconds(12.34)
+    ('0.23 s', '12.3 s')
+    """
+    return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+
+
+def _each(spans: Sequence[Span], name: str) -> str:
+    return ", ".join(seconds(getattr(one, name)) for one in spans)
+
+
+def _back(chapter: Chapter) -> str:
+    return ", ".join("demo ended first" if one is None else seconds(one) for one in chapter.part.back_s)
+
+
+def _digests(chapter: Chapter) -> str:
+    part = chapter.part
+    if part.replicas == 1:
+        return "nobody to compare with"
+    return f"{part.digests_different} of {part.epochs_compared:,} epochs"
+
+
+_ROWS = (
+    ("latency before the kill, p50", lambda one: seconds(one.before.latency_p50_s)),
+    ("latency before the kill, p99", lambda one: seconds(one.before.latency_p99_s)),
+    ("worst latency after each kill", lambda one: _each(one.after, "latency_max_s")),
+    ("p50 after each kill", lambda one: _each(one.after, "latency_p50_s")),
+    ("longest gap before the kill", lambda one: seconds(one.before.gap_max_s)),
+    ("longest gap after each kill", lambda one: _each(one.after, "gap_max_s")),
+    ("killed replica back after", _back),
+    ("events in", lambda one: f"{one.part.fed.records:,}"),
+    ("alerts out", lambda one: f"{one.part.comparison.published:,}"),
+    ("alerts lost", lambda one: str(len(one.part.comparison.lost))),
+    ("alerts twice", lambda one: str(len(one.part.comparison.repeated))),
+    ("alerts wrong", lambda one: str(len(one.part.comparison.wrong))),
+    ("digests that differ", _digests),
+)
+
+
+def _replicas(part: Part) -> str:
+    return "one replica" if part.replicas == 1 else f"{part.replicas} replicas"
+
+
+def _chapter_json(chapter: Chapter) -> dict[str, Any]:
+    part = chapter.part
+    return {
+        "replicas": part.replicas,
+        "before": asdict(chapter.before),
+        "kills": [
+            {**asdict(kill), "back_s": back_s, "after": asdict(after)}
+            for kill, back_s, after in zip(part.kills, part.back_s, chapter.after, strict=True)
+        ],
+        "events": part.fed.records,
+        "feeder_behind_s_max": part.fed.behind_s_max,
+        "alerts_expected": part.comparison.expected,
+        "alerts_published": part.comparison.published,
+        "alerts_lost": len(part.comparison.lost),
+        "alerts_repeated": len(part.comparison.repeated),
+        "alerts_wrong": len(part.comparison.wrong),
+        "epochs": len(part.sightings),
+        "epochs_compared": part.epochs_compared,
+        "digests_different": part.digests_different,
+        "latency_curve": [[round(point.at_s, 3), round(point.latency_s, 4)] for point in chapter.points],
+    }

@@ -1,0 +1,89 @@
+"""`lockstep demo` from start to end: play both parts, write the report, say how it went."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from lockstep.bench.demo.narrating import Narrator
+from lockstep.bench.demo.playing import play
+from lockstep.bench.demo.report import report_html
+from lockstep.bench.demo.story import Story, chapter
+from lockstep.bench.demo.summary import show_summary
+from lockstep.errors import RunError
+from lockstep.machine import find_java
+
+EXIT_OK, EXIT_NOT_AS_PROMISED, EXIT_INTERRUPTED = 0, 1, 130
+
+
+def run_demo(report: Path, *, keep: bool = False, as_json: bool = False) -> int:
+    """Run the demo; the exit code is 0 only if nothing was lost, nothing came twice and all digests agreed."""
+    find_java()
+    _check_writable(report)
+    folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-"))
+    try:
+        with _stoppable(), Narrator() as narrator:
+            story = _played(folder, narrator)
+            report.write_text(report_html(story), encoding="utf-8")
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped; no process is left behind\n")
+        return EXIT_INTERRUPTED
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    _say(story, report, folder if keep else None, as_json=as_json)
+    return EXIT_NOT_AS_PROMISED if story.complaints else EXIT_OK
+
+
+def _played(folder: Path, narrator: Narrator) -> Story:
+    narrator.title("Part 1 of 2: one replica, and it is killed")
+    alone = play(folder / "one", 1, narrator)
+    narrator.title("Part 2 of 2: two replicas; one is killed, then the other")
+    together = play(folder / "two", 2, narrator)
+    return Story((chapter(alone), chapter(together)), narrator.elapsed_s)
+
+
+def _say(story: Story, report: Path, kept: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(story.to_json(), indent=2) + "\n")
+    else:
+        show_summary(story)
+    sys.stderr.write(f"\nthe report with the picture: {report.resolve()}\n")
+    if kept is not None:
+        sys.stderr.write(f"what both parts left behind: {kept}\n")
+
+
+def _check_writable(report: Path) -> None:
+    try:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise RunError(
+            "LS0622",
+            f"the report cannot be written to {report}",
+            why=f"{error.strerror}.",
+            hint="lockstep demo --report /tmp/demo-report.html",
+        ) from None
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM and a closed terminal end the demo as Ctrl-C does: what it started is stopped, its folder removed."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,106 @@
+"""The feeder: a process of its own that sends events at a steady rate and notes what was acknowledged.
+
+``python -m lockstep.bench.feeder --rate 1000 --log FILE (--journal STORE | --socket)``. Everything that is due is sent
+every 10 ms, so that a slow disk delays events but never lowers the rate. It ends on SIGTERM, after the append under
+way, or when the process that started it is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from lockstep.bench.events import JOURNAL, SCHEMA, Sent, batch, json_lines
+from lockstep.clock import US_PER_S, Clock, wall_us
+from lockstep.plan.schema import parse_schema
+from lockstep.store.journal import open_journal
+
+TICK_S = 0.01
+EVENTS_PER_SEND_MAX = 10_000
+"""After a stall the backlog goes out in pieces of bounded size."""
+
+
+def feed(
+    send: Callable[[Sent], None],
+    note: Callable[[Sent], None],
+    rate: float,
+    stop: threading.Event,
+    clock: Clock = wall_us,
+) -> None:
+    """Send what is due, again and again, until told to stop."""
+    begun_us, sent = clock(), 0
+    parent = os.getppid()
+    while not stop.wait(TICK_S) and os.getppid() == parent:
+        now_us = clock()
+        due = int((now_us - begun_us) / US_PER_S * rate)
+        while sent < due and not stop.is_set():
+            one = Sent(sent, min(due - sent, EVENTS_PER_SEND_MAX), clock())
+            send(one)
+            note(one)
+            sent += one.count
+
+
+def _to_journal(store: Path, note: Callable[[Sent], None], rate: float, stop: threading.Event) -> None:
+    journal = open_journal(store, JOURNAL, parse_schema(SCHEMA))
+    try:
+        feed(lambda one: _append(journal.append, one), note, rate, stop)
+    finally:
+        journal.close()
+
+
+def _append(append: Callable[..., object], one: Sent) -> None:
+    append(batch(one), 0)
+
+
+def _to_socket(note: Callable[[Sent], None], rate: float, stop: threading.Event) -> None:
+    """Serve one reader, as Spark's socket source wants it; the port is the first line on standard output."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        print(server.getsockname()[1], flush=True)
+        server.settimeout(0.5)
+        parent = os.getppid()
+        while not stop.is_set() and os.getppid() == parent:
+            try:
+                reader, _ = server.accept()
+            except TimeoutError:
+                continue
+            with reader:
+                _serve(reader, note, rate, stop)
+            return
+
+
+def _serve(reader: socket.socket, note: Callable[[Sent], None], rate: float, stop: threading.Event) -> None:
+    try:
+        feed(lambda one: reader.sendall(json_lines(one)), note, rate, stop)
+    except (BrokenPipeError, ConnectionResetError):
+        stop.set()
+
+
+def main() -> None:
+    """The process of a feeder."""
+    parser = argparse.ArgumentParser(prog="lockstep.bench.feeder")
+    parser.add_argument("--rate", type=float, required=True)
+    parser.add_argument("--log", type=Path, required=True)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--journal", type=Path)
+    where.add_argument("--socket", action="store_true")
+    options = parser.parse_args()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with options.log.open("a", encoding="utf-8", buffering=1) as log:
+
+        def note(one: Sent) -> None:
+            log.write(f"{one.first} {one.count} {one.at_us}\n")
+
+        if options.socket:
+            _to_socket(note, options.rate, stop)
+        else:
+            _to_journal(options.journal, note, options.rate, stop)
+
+
+if __name__ == "__main__":
+    main()

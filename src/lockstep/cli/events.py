@@ -1,0 +1,58 @@
+"""What happened to a job, in words for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lockstep.control.health import Event
+
+_WORDS = {
+    "replica-started": "started ({text})",
+    "replica-ended": "ended ({text})",
+    "replica-killed": "killed: {text}",
+    "replica-failed": "failed: {text}",
+    "replica-given-up": "given up: {text}",
+    "seeded": "seeded {text}",
+    "quarantined": "quarantined: {text}",
+    "divergence": "disagrees: {text}",
+}
+_BAD = frozenset(
+    {
+        "replica-failed",
+        "replica-killed",
+        "replica-given-up",
+        "divergence",
+        "quarantined",
+        "sealing-failed",
+        "checkpoint-damaged",
+        "checkpoint-contradicts-ledger",
+    }
+)
+_EXPECTED_ENDS = ("exit code 0",)
+
+
+def event_text(event: Event) -> str:
+    """One event in words; further lines of a longer one are indented.
+
+    >>> event_text((7, 0, "seeded", "r1", "from r0 at epoch 120"))
+    'r1 seeded from r0 at epoch 120'
+    >>> event_text((8, 0, "checkpoint-set-aside", "r1", "kept as checkpoint.set-aside-3"))
+    'r1 checkpoint set aside: kept as checkpoint.set-aside-3'
+    """
+    _, _, kind, replica, text = event
+    said = _WORDS.get(kind, kind.replace("-", " ") + ": {text}").replace("{text}", text.replace("\n", "\n  "))
+    return f"{replica} {said}" if replica else said
+
+
+def event_style(event: Event) -> str:
+    """How an event looks on a terminal."""
+    _, _, kind, _, text = event
+    if kind in _BAD or (kind == "replica-ended" and text not in _EXPECTED_ENDS):
+        return "bold red"
+    return "green" if kind == "seeded" else ""
+
+
+def is_divergence(event: Event) -> bool:
+    """Whether replicas disagreed: to be shown as loudly as possible."""
+    return event[2] == "divergence"

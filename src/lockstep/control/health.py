@@ -1,0 +1,175 @@
+"""What to say of a job's state: a pure function of what its replicas reported, of its events, and of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lockstep.clock import US_PER_S
+from lockstep.store.protocols import Progress
+
+State = Literal["healthy", "starting", "degraded", "stopping", "not running"]
+Event = tuple[int, int, str, str, str]
+"""(id, at_us, kind, replica, text), as the store gives them."""
+
+START_SILENCE_MAX_S = 15.0
+"""A process that was started says its first word within a second or two; after this long it never will."""
+_COMPUTING = frozenset({"running", "catching-up"})
+_BOOTING = frozenset({"starting", "seeding"})
+_ENDED = frozenset({"stopped", "failed"})
+_NOT_YET = Progress("", incarnation=0, pid=0, state="not started")
+
+
+@dataclass(frozen=True)
+class History:
+    """What the events of one run tell of a replica."""
+
+    starts: int = 0
+    started_us: int = 0
+    ended: bool = False
+    given_up: bool = False
+
+
+@dataclass(frozen=True)
+class ReplicaHealth:
+    """One replica: whether its process lives, how far behind the head it is, whether losing the others would show."""
+
+    replica: str
+    state: str
+    alive: bool
+    epoch: int
+    lag_epochs: int
+    within_lead: bool
+    epoch_s: float
+    restarts: int
+    pid: int
+    note: str
+    starting_s: float | None = None
+    """For how long it has been starting; None once it computes, or if nobody knows."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """The job's state, a sentence that says why, and its replicas."""
+
+    state: State
+    reason: str
+    replicas: tuple[ReplicaHealth, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What counts as well. A replica lives if its process exists and it has reported within ``silence_max_s``."""
+
+    wanted: int
+    lead_epochs_max: int
+    silence_max_s: float
+
+
+def histories(events: Iterable[Event], before: Mapping[str, History] | None = None) -> dict[str, History]:
+    """Each replica's history after these events.
+
+    >>> histories([(1, 5, "replica-started", "r0", ""), (2, 9, "replica-ended", "r0", "exit code -9")])
+    {'r0': History(starts=1, started_us=5, ended=True, given_up=False)}
+    """
+    after = dict(before or {})
+    for _, at_us, kind, replica, _ in events:
+        known = after.get(replica, History())
+        if kind == "replica-started":
+            after[replica] = History(known.starts + 1, at_us)
+        elif kind == "replica-ended":
+            after[replica] = replace(known, ended=True)
+        elif kind == "replica-given-up":
+            after[replica] = replace(known, given_up=True)
+    return after
+
+
+def judge_health(
+    progress: Sequence[Progress],
+    history: Mapping[str, History],
+    head_epoch: int,
+    now_us: int,
+    *,
+    limits: Limits,
+    pid_exists: Callable[[int], bool],
+) -> Health:
+    """The state of a job.
+
+    Degraded while fewer than two replicas are within the lead: then losing one would be noticed. Of a job that wants
+    one replica (plain mode), that one has to be.
+    """
+    said = {one.replica: one for one in progress}
+    names = sorted({*said, *history})
+
+    replicas = []
+    for name in names:
+        word, past = said.get(name, replace(_NOT_YET, replica=name)), history.get(name, History())
+        alive, state = _process(word, past, now_us, limits.silence_max_s, pid_exists)
+        lag = max(0, head_epoch - word.epoch)
+        within = alive and state in _COMPUTING and lag <= limits.lead_epochs_max
+        replicas.append(_seen(word, past, now_us, alive=alive, state=state, lag_epochs=lag, within_lead=within))
+    return Health(*_state(replicas, limits.wanted), tuple(replicas))
+
+
+def _process(
+    said: Progress, history: History, now_us: int, silence_max_s: float, pid_exists: Callable[[int], bool]
+) -> tuple[bool, str]:
+    """Whether the process lives, and its state."""
+    if _about_to_speak(said, history):
+        alive = now_us - history.started_us < START_SILENCE_MAX_S * US_PER_S
+        return alive, "given up" if history.given_up else "starting"
+    silent = now_us - said.updated_us > silence_max_s * US_PER_S
+    alive = said.state not in _ENDED and not silent and pid_exists(said.pid)
+    return alive, "given up" if history.given_up else said.state
+
+
+def _about_to_speak(said: Progress, history: History) -> bool:
+    """Whether its newest word is of an earlier start: the process is there, and has said nothing yet."""
+    return history.started_us > said.updated_us and not history.ended
+
+
+def _seen(
+    said: Progress, history: History, now_us: int, *, alive: bool, state: str, lag_epochs: int, within_lead: bool
+) -> ReplicaHealth:
+    booting = alive and state in _BOOTING and history.started_us > 0
+    return ReplicaHealth(
+        replica=said.replica,
+        state=state,
+        alive=alive,
+        epoch=said.epoch,
+        lag_epochs=lag_epochs,
+        within_lead=within_lead,
+        epoch_s=said.epoch_s,
+        restarts=max(0, history.starts - 1),
+        pid=0 if _about_to_speak(said, history) else said.pid,
+        note=said.note,
+        starting_s=(now_us - history.started_us) / US_PER_S if booting else None,
+    )
+
+
+def _state(replicas: Sequence[ReplicaHealth], wanted: int) -> tuple[State, str]:
+    ready = [one for one in replicas if one.within_lead]
+    others = "; ".join(_complaint(one) for one in replicas if not one.within_lead)
+    alive = [one for one in replicas if one.alive]
+    if not alive:
+        return "not running", "no replica is alive"
+    if any(one.state == "draining" for one in alive):
+        return "stopping", "the epoch under way is finished first"
+    if all(one.state in _BOOTING and one.restarts == 0 for one in replicas):
+        return "starting", "Spark is starting"
+    if len(ready) < min(2, wanted):
+        return "degraded", others or f"{len(ready)} of {wanted} replicas were started"
+    if others:
+        return "healthy", f"{len(ready)} of {len(replicas)} replicas are within the lead: {others}"
+    return "healthy", "every replica is within the lead"
+
+
+def _complaint(replica: ReplicaHealth) -> str:
+    if replica.state == "given up":
+        return f"{replica.replica} was given up after {replica.restarts} restarts"
+    if not replica.alive:
+        return f"{replica.replica} is not alive (it last said: {replica.state})"
+    if replica.state not in _COMPUTING:
+        return f"{replica.replica} is {replica.state}"
+    return f"{replica.replica} is {replica.lag_epochs} epochs behind"

@@ -1,0 +1,140 @@
+"""How a job is, at a glance: what `run` shows while it runs and `status` tells from outside."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from lockstep.clock import US_PER_S
+from lockstep.config import RunSettings
+from lockstep.control.health import Event, Health, History, Limits, histories, judge_health
+from lockstep.store.protocols import Published, Store
+
+RUN_BEGAN = "run-began-us"
+"""Fact: when the newest run of the job began."""
+RUN_SETTINGS = "run-settings"
+"""Fact: the settings of the newest run, the job's own options and the command line's included."""
+LATENCY_WINDOW_S = 60.0
+RATE_WINDOW_S = 10.0
+_EPOCHS_LOOKED_BACK = 600
+"""A minute at the shortest epoch interval."""
+_LATE_EPOCHS = 20
+"""Publications are noted a moment after they happen, by different replicas: the newest few are read again."""
+_EVENTS_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One look at a job. ``events`` are those since the look before."""
+
+    head_epoch: int
+    head_time_us: int | None
+    published_epoch: int
+    """The newest published epoch, -1 if there is none."""
+    health: Health
+    rows_per_s: float
+    latency_ms: dict[str, float]
+    """p50, p99, max and count over the last minute."""
+    events: tuple[Event, ...]
+
+
+class Watcher:
+    """Looks at a job's store again and again, and reads only what is new."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        settings = run_settings(store)
+        self._limits = Limits(
+            wanted=settings.replicas,
+            lead_epochs_max=settings.lead_epochs_max,
+            # A waiting replica reports with every heartbeat at least; one that is silent this long has left the set.
+            silence_max_s=max(settings.lag_timeout_s, 3 * settings.heartbeat_interval_s),
+        )
+        self._began_us = int(store.fact(RUN_BEGAN) or 0)
+        self._last_event = 0
+        self._history: dict[str, History] = {}
+        self._published: dict[int, Published] = {}
+
+    def look(self, now_us: int) -> Overview:
+        """The job as it is now."""
+        head = self._store.head()
+        head_epoch = head.epoch if head else -1
+        events = self._new_events()
+        self._history = histories(events, self._history)
+        published = self._recent(head_epoch, now_us)
+        health = judge_health(
+            self._store.progress(),
+            self._history,
+            head_epoch,
+            now_us,
+            limits=self._limits,
+            pid_exists=psutil.pid_exists,
+        )
+        return Overview(
+            head_epoch=head_epoch,
+            head_time_us=head.epoch_time_us if head else None,
+            published_epoch=max(self._published, default=-1),
+            health=health,
+            rows_per_s=rows_per_s(published, now_us),
+            latency_ms=latency_ms(published),
+            events=tuple(events),
+        )
+
+    def _new_events(self) -> list[Event]:
+        """Events of this run that were not seen yet."""
+        events = self._store.events(self._last_event, _EVENTS_MAX)
+        if events:
+            self._last_event = events[-1][0]
+        return [event for event in events if event[1] >= self._began_us]
+
+    def _recent(self, head_epoch: int, now_us: int) -> list[Published]:
+        newest = max(self._published, default=-1)
+        first = newest - _LATE_EPOCHS if newest >= 0 else head_epoch - _EPOCHS_LOOKED_BACK
+        for one in self._store.published(max(0, first), head_epoch):
+            self._published[one.epoch] = one
+        newest = max(self._published, default=-1)
+        oldest_us = now_us - LATENCY_WINDOW_S * US_PER_S
+        self._published = {
+            epoch: one for epoch, one in self._published.items() if one.published_us >= oldest_us or epoch == newest
+        }
+        return [one for one in self._published.values() if one.published_us >= oldest_us]
+
+
+def run_settings(store: Store) -> RunSettings:
+    """The settings of the job's newest run; those that this release does not know are passed over."""
+    held = json.loads(store.fact(RUN_SETTINGS) or "{}")
+    return RunSettings.model_validate({key: value for key, value in held.items() if key in RunSettings.model_fields})
+
+
+def rows_per_s(published: Sequence[Published], now_us: int) -> float:
+    """Rows read per second of late: those published after the first epoch of the window, over the time since it.
+
+    >>> one, two = (Published(e, "r0", e * US_PER_S, 500, None, None, 0.1) for e in (1, 2))
+    >>> rows_per_s([one, two], 3 * US_PER_S), rows_per_s([one], 3 * US_PER_S)
+    (250.0, 0.0)
+    """
+    since_us = now_us - RATE_WINDOW_S * US_PER_S
+    window = sorted((one for one in published if one.published_us >= since_us), key=lambda one: one.published_us)
+    if len(window) < 2:
+        return 0.0
+    span_us = max(now_us, window[-1].published_us) - window[0].published_us
+    return sum(one.records for one in window[1:]) * US_PER_S / max(1, span_us)
+
+
+def latency_ms(published: Sequence[Published]) -> dict[str, float]:
+    """p50, p99, max and count: the age of each epoch's oldest record when it was published.
+
+    >>> latency_ms([Published(e, "r0", 1000 * (e + 100), 1, 1000 * 100, None, 0.1) for e in range(1, 101)])
+    {'p50': 50.0, 'p99': 99.0, 'max': 100.0, 'count': 100}
+    """
+    ages = sorted(
+        (one.published_us - one.ingested_oldest_us) / 1000 for one in published if one.ingested_oldest_us is not None
+    )
+    if not ages:
+        return {"count": 0}
+    ranks = {name: ages[math.ceil(share * len(ages)) - 1] for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1))}
+    return {**ranks, "count": len(ages)}

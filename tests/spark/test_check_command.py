@@ -1,0 +1,51 @@
+"""`lockstep check` as a process of its own: it starts and ends a JVM, and prints nothing of Spark's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SOUND = """
+import random
+import lockstep as ls
+from lockstep import F
+
+job = ls.Job("logins")
+logins = job.source("logins", ls.journal("logins", schema="user string, ok boolean, at timestamp"))
+logins.map(lambda r: {"score": random.random()}, schema="score double", name="score").to(ls.console())
+(logins.event_time("at", out_of_order="5 seconds").filter(~F.col("ok")).key_by("user")
+    .window(ls.tumbling("1 minute")).agg(failures=F.count("*")).to(ls.files("out/alerts")))
+"""
+
+
+def _check(folder: Path, job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "job.py").write_text(job)
+    command = [sys.executable, "-m", "lockstep", "check", "job.py", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_sound_job_is_described_with_types_guarantees_and_doubts(tmp_path: Path) -> None:
+    done = _check(tmp_path, SOUND, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    schemas = {step["step"]: step["schema"] for step in found["steps"]}
+    assert schemas["aggregate"] == "user string, window_start timestamp, window_end timestamp, failures bigint"
+    assert {sink["sink"]: sink["guarantee"] for sink in found["sinks"]} == {
+        "console": "at-least-once",
+        "files": "exactly-once",
+    }
+    (python,) = found["python"]
+    assert (python["step"], [one["what"] for one in python["suspicions"]]) == ("score", ["random.random"])
+    assert found["output_mode"] == "append"
+    assert found["checkpoint_epoch"] is None
+    assert not (tmp_path / ".lockstep").exists(), "a check writes nothing"
+
+
+def test_a_job_that_spark_refuses_is_explained_in_the_words_of_the_job(tmp_path: Path) -> None:
+    done = _check(tmp_path, SOUND.replace('~F.col("ok")', '"ok > interval 1 day"'))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("LS0209")
+    assert 'step "filter"' in done.stderr

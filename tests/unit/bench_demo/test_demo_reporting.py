@@ -1,0 +1,98 @@
+"""What the demo shows: the report needs nothing but itself, the summary says how it went."""
+
+from __future__ import annotations
+
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import lockstep.bench.demo.report as report
+from lockstep.bench.demo.checking import Comparison
+from lockstep.bench.demo.narrating import Narrator
+from lockstep.bench.demo.picture import draw
+from lockstep.bench.demo.running import JOB_FILE
+from lockstep.bench.demo.story import Story, chapter
+from lockstep.bench.demo.summary import show_summary
+from tests.unit.bench_demo.parts_for_demo import part
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story((chapter(part(1)), chapter(part(2))), took_s=140.0)
+
+
+@pytest.fixture
+def broken() -> Story:
+    return Story((chapter(part(1)), chapter(part(2, comparison=Comparison(500, 500, wrong=("<alert>",))))), 140.0)
+
+
+def test_the_report_is_one_file_that_loads_nothing(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "machine_text", lambda: "2 cores")
+    page = report.report_html(story)
+    fetched = [(tag, value) for tag, name, value in _attributes(page) if name in ("src", "data", "action")]
+    links = [value for _, name, value in _attributes(page) if name.endswith("href") and not value.startswith("#")]
+    assert (fetched, links, "@import" in page, re.findall(r"url\((?!#)", page)) == ([], [], False, [])
+    assert page.count("<svg") == 1
+    assert "No alert lost" in page
+    assert "2 cores" in page
+
+
+def test_the_report_says_what_is_wrong_as_text(broken: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "machine_text", lambda: "")
+    page = report.report_html(broken)
+    assert "Not as promised" in page
+    assert "&lt;alert&gt;" in page
+    assert "<alert>" not in page
+
+
+def test_the_picture_is_small_enough_for_a_readme(story: Story) -> None:
+    picture = draw(story, "png")
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) < 150_000
+
+
+def test_the_summary_has_both_curves_the_table_and_the_verdict(story: Story, broken: Story) -> None:
+    good, bad = _shown(story), _shown(broken)
+    assert good.count("kill -9") == 2
+    assert "alerts lost" in good
+    assert "As promised: 1,000 alerts" in good
+    assert "NOT as promised" in bad
+    assert "2 replicas: 1 alerts are wrong: <alert>" in bad
+    assert max(len(line) for line in good.splitlines()) <= 100
+
+
+def test_without_a_terminal_progress_is_plain_lines() -> None:
+    file = io.StringIO()
+    with Narrator(Console(file=file, highlight=False)) as narrator:
+        narrator.title("Part 1")
+        narrator.show("not yet: the last line is younger than the interval")
+        narrator.say("kill -9 r0", "bold red")
+    assert [line[10:] for line in file.getvalue().splitlines()] == ["", "Part 1", "kill -9 r0"]
+    assert "\x1b" not in file.getvalue()
+
+
+def test_the_example_is_the_job_that_the_demo_runs() -> None:
+    assert (ROOT / "examples" / "saas_monitor.py").read_text() == JOB_FILE.read_text()
+
+
+def _attributes(page: str) -> list[tuple[str, str, str]]:
+    found: list[tuple[str, str, str]] = []
+
+    class Collector(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.extend((tag, name, value or "") for name, value in attrs)
+
+    Collector().feed(page)
+    return found
+
+
+def _shown(story: Story) -> str:
+    file = io.StringIO()
+    show_summary(story, Console(file=file, width=100, highlight=False))
+    return file.getvalue()
