@@ -32,7 +32,7 @@ def test_a_sound_job_is_described_with_types_guarantees_and_doubts(tmp_path: Pat
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     schemas = {step["step"]: step["schema"] for step in found["steps"]}
-    assert schemas["aggregate"] == "user string, window_start timestamp, window_end timestamp, failures bigint"
+    assert schemas["agg"] == "user string, window_start timestamp, window_end timestamp, failures bigint"
     assert {sink["sink"]: sink["guarantee"] for sink in found["sinks"]} == {
         "console": "at-least-once",
         "files": "exactly-once",

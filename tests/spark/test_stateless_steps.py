@@ -158,11 +158,7 @@ def test_map_makes_one_record_of_each_with_a_python_function(ran: Trial) -> None
 
 def test_flat_map_makes_any_number_of_records_of_each(ran: Trial) -> None:
     wanted = [
-        [
-            {"letter": letter, "position": position}
-            for row in rows
-            for position, letter in enumerate(row["user"] or "")
-        ]
+        [{"letter": letter, "position": position} for row in rows for position, letter in enumerate(row["user"] or "")]
         for rows in (FIRST, SECOND)
     ]
     _same(ran, "flattened", *wanted)
@@ -189,5 +185,3 @@ def test_every_kind_of_step_has_a_lowering() -> None:
 
     missing = set(kinds(Step)) - lowered_kinds()
     assert not missing, f"no lowering for {sorted(one.__name__ for one in missing)}"
-
-

@@ -54,6 +54,11 @@ class Child:
         """Whether it is gone."""
         return self._process.poll() is not None
 
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, None while it runs."""
+        return self._process.poll()
+
     def check(self) -> None:
         """Raise LS0630 if it has ended: nothing that is measured from now on would mean anything."""
         if (code := self._process.poll()) is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from lockstep.bench.checking import Check, compare, window_rows
 from lockstep.bench.children import Child, journal_feeder, observer, running
 from lockstep.bench.events import JOURNAL, SCHEMA, expected_windows, read_sent
-from lockstep.bench.gaps import Disturbance, disturbance, gaps_before, wants_sealer
+from lockstep.bench.gaps import Disturbance, Sighting, disturbance, gaps_before, wants_sealer
 from lockstep.bench.observer import read_sightings
 from lockstep.bench.report import Figures, Report, Verdict
 from lockstep.bench.running import SINK_FOLDER, JobRun, Run
@@ -18,7 +18,7 @@ from lockstep.bench.statistics import Row, percentile
 from lockstep.bench.workspace import Say
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import Settings
-from lockstep.connect.reading import read
+from lockstep.connect.reading import Reader, read
 
 RATE = 1000.0
 WINDOW_S = 2
@@ -169,14 +169,15 @@ class _Failover:
         before, begun_s = self._run.usage(), time.monotonic()
         self._watch(BEFORE_S)
         after, took_s = self._run.usage(), time.monotonic() - begun_s
-        gaps = gaps_before(read_sightings(self._folder / "seen.log"), wall_us(), BEFORE_S)
-        latency = self._run.store.latency_ms()
+        seen = read_sightings(self._folder / "seen.log")
+        gaps = gaps_before(seen, wall_us(), BEFORE_S)
+        ages = _ages_ms(self._folder / SINK_FOLDER, [one for one in seen if one[1] >= wall_us() - BEFORE_S * US_PER_S])
         self.steady = {
             "replicas": self._plan.replicas,
             "gap_p50_s": percentile(gaps, 0.5),
             "gap_p99_s": percentile(gaps, 0.99),
-            "latency_p50_ms": latency.get("p50"),
-            "latency_p99_ms": latency.get("p99"),
+            "age_p50_ms": percentile(ages, 0.5),
+            "age_p99_ms": percentile(ages, 0.99),
             "cpu_cores": (after.cpu_s - before.cpu_s) / took_s,
             "memory_mb": after.memory_bytes / 1e6,
         }
@@ -221,6 +222,13 @@ class _Failover:
         if said is None or lag is None or said.pid == old_pid:
             return False
         return said.state == "running" and said.epoch >= 0 and lag <= LEAD_EPOCHS_MAX
+
+
+def _ages_ms(sink: Path, seen: Sequence[Sighting]) -> list[float]:
+    """How old the oldest record of each epoch was when the observer saw it."""
+    reader = Reader(sink)
+    found = [(at, reader.publication(epoch)) for epoch, at in seen]
+    return [(at - one.ingested_oldest_us) / 1000 for at, one in found if one and one.ingested_oldest_us is not None]
 
 
 def _gaps(folder: Path, kill: Kill, plan: Plan) -> Disturbance:
@@ -324,6 +332,7 @@ def _notes(outcomes: Sequence[Outcome]) -> list[str]:
     return [
         f"the ratio was within {RATIO_LIMIT:g}x for {met} of {len(two.gaps)} kills",
         f"with one replica the longest gap was {max(gaps.after_max_s for gaps in one.gaps):.1f} s",
+        "age is that of an epoch's oldest record when the observer saw the epoch",
         "gaps are those a separate process saw that looked for the next manifest every 4 ms",
         "lost and wrong count (customer, window) rows; each has the number of its events and the sum of their numbers",
     ]

@@ -70,7 +70,7 @@ def _checked(job: str, project: Path) -> Found:
 def _show(found: Found) -> None:
     verdict = ("cannot go on in this folder", "bold red") if found.obstacles else ("is sound", "bold green")
     out.print(Text.assemble(("job ", ""), (found.job, "bold"), " ", verdict))
-    _section("steps", [(step.step, step.kind, step.schema) for step in found.steps])
+    _section("steps", [(step.step, step.schema) for step in found.steps])
     _section("sinks", [(sink.sink, sink.place, f"{sink.guarantee}: {sink.why}") for sink in found.sinks])
     _heading("determinism")
     _show_python(found.python)
@@ -87,7 +87,7 @@ def _heading(title: str) -> None:
 
 
 def _line(text: str, style: str = "") -> None:
-    out.print(Padding(Text(text, style=style), (0, 0, 0, 2)))
+    out.print(Padding(Text(text, style=style), (0, 0, 0, 2), expand=False))
 
 
 def _section(title: str, rows: list[tuple[Any, ...]]) -> None:
@@ -97,7 +97,7 @@ def _section(title: str, rows: list[tuple[Any, ...]]) -> None:
     table.columns[-1].overflow = "fold"
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    out.print(Padding(table, (0, 0, 0, 2)))
+    out.print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
 def _show_python(steps: tuple[PythonFound, ...]) -> None:

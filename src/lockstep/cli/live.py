@@ -22,6 +22,7 @@ STATE_STYLES = {
     "healthy": "bold green",
     "starting": "bold cyan",
     "stopping": "bold cyan",
+    "stopped": "bold cyan",
     "degraded": "bold red",
     "not running": "bold red",
 }
@@ -66,6 +67,7 @@ class LiveTable:
 
     def end(self, last: Overview) -> None:
         """Leave the last state on the terminal."""
+        self._note = ""
         self.show(last)
         self._live.stop()
 

@@ -155,7 +155,8 @@ def _display(name: str, *, prints_rows: bool, as_json: bool) -> Display:
     if as_json:
         return JsonLines(name, sys.stderr if prints_rows else sys.stdout)
     # A table that is redrawn would be torn apart by the rows that a console sink prints.
-    return LiveTable(name, err) if err.is_terminal and not prints_rows else PlainLines(name)
+    redrawn = err.is_terminal and not err.is_dumb_terminal and not prints_rows
+    return LiveTable(name, err) if redrawn else PlainLines(name)
 
 
 def _introduction(prepared: PreparedRun, project: Path) -> dict[str, Any]:

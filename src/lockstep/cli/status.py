@@ -26,7 +26,7 @@ def status(
     job: JobName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
 ) -> None:
-    """Say how a job is (healthy, starting, degraded, stopping, not running): replicas, lag, latency, divergences.
+    """Say how a job is (healthy, starting, degraded, stopping, stopped, not running), with lag and latency.
 
     Exit code 0 if healthy, 1 if not: a probe needs nothing else.
 

@@ -30,6 +30,9 @@ _AGGREGATE_NAMES = {
     "CountIf": "count_if",
     "CollectSet": "collect_set",
 }
+_ORDER_FREE_USES = frozenset({"ArraySort", "SortArray", "Size", "ArrayContains", "ArrayMin", "ArrayMax"})
+_IV = 4
+"""Which argument of aes_encrypt is the initialisation vector; Spark draws one at random where it is empty."""
 _ADDING = {f"{_AGGREGATE_PACKAGE}Sum": "sum", f"{_AGGREGATE_PACKAGE}Average": "avg"}
 _SCALAR_NAMES = {
     "Rand": "rand",
@@ -59,9 +62,11 @@ _SCALAR_NAMES = {
 def check_plan(frame: DataFrame, step: str, *, exact_floats: bool) -> None:
     """Refuse ``frame`` if two replicas could compute it differently; the error names ``step``."""
     analyzed = frame._jdf.queryExecution().analyzed()
-    names = {node["class"] for group in _expression_lists(json.loads(analyzed.toJSON())) for node in group}
-    for name in sorted(names):
-        _check_class(name, step)
+    adds = False
+    for nodes in _expression_lists(json.loads(analyzed.toJSON())):
+        for index, node in enumerate(nodes):
+            _check_node(nodes, index, step)
+            adds = adds or node["class"] in _ADDING
     if not analyzed.deterministic():
         raise ExpressionError(
             "LS0213",
@@ -69,26 +74,60 @@ def check_plan(frame: DataFrame, step: str, *, exact_floats: bool) -> None:
             why="it may answer differently each time it is asked, and so in every replica.",
             hint="use a function of the record alone.",
         )
-    if exact_floats and not names.isdisjoint(_ADDING):
-        _refuse_float_sums(analyzed, step)
+    if adds:
+        _check_sums(analyzed, step, exact_floats=exact_floats)
 
 
-def _check_class(name: str, step: str) -> None:
-    """Refuse a class of expressions by what it is."""
-    short = name.rpartition(".")[2]
+def _check_node(nodes: list[dict[str, Any]], index: int, step: str) -> None:
+    """Refuse an expression by its class, and by what stands around it."""
+    node = nodes[index]
+    short = node["class"].rpartition(".")[2]
     if short in _SCALAR_NAMES:
         raise _refused(_SCALAR_NAMES[short], step)
-    if name.startswith(_AGGREGATE_PACKAGE) and short not in _PLUMBING:
-        function = _AGGREGATE_NAMES.get(short, _snake(short))
-        if function not in ALLOWED_AGGREGATES:
-            raise _refused(function, step)
+    if short == "AesEncrypt" and _is_empty_text(nodes, _child(nodes, index, _IV)):
+        raise _refused("aes_encrypt", step)
+    if not node["class"].startswith(_AGGREGATE_PACKAGE):
+        return
+    if short in _PLUMBING:
+        if node.get("isDistinct"):
+            raise _refused("count_distinct", step)
+        return
+    function = _AGGREGATE_NAMES.get(short, _snake(short))
+    if function not in ALLOWED_AGGREGATES:
+        raise _refused(function, step)
+    # F.collect_set(...) is sorted by Lockstep; between the two stands the node of the aggregation.
+    if function == "collect_set" and nodes[max(0, index - 2)]["class"].rpartition(".")[2] not in _ORDER_FREE_USES:
+        raise ExpressionError(
+            "LS0205",
+            f'collect_set in a SQL string of step "{step}" depends on the order of records',
+            why="the set comes out in the order of the shuffle.",
+            hint="F.collect_set(...) comes out sorted; in SQL write array_sort(collect_set(...)).",
+        )
 
 
-def _refuse_float_sums(plan: Any, step: str) -> None:
-    """Refuse sums and averages of floats: those that Lockstep lowered itself add decimals by now."""
+def _child(nodes: list[dict[str, Any]], index: int, which: int) -> int:
+    """The place of a node's child: after the node come its children, each with all that is below it."""
+    place = index + 1
+    for _ in range(which):
+        place = _child(nodes, place, nodes[place]["num-children"])
+    return place
+
+
+def _is_empty_text(nodes: list[dict[str, Any]], index: int) -> bool:
+    while nodes[index]["class"].endswith(".Cast"):
+        index += 1
+    return bool(nodes[index].get("value") == "")
+
+
+def _check_sums(plan: Any, step: str, *, exact_floats: bool) -> None:
+    """Refuse what adds floats, or stops adding quietly: what Lockstep lowered itself adds decimals by now."""
     for node in _expressions(plan):
         function = _ADDING.get(node.getClass().getName())
-        if function is not None and node.children().apply(0).dataType().typeName() in ("double", "float"):
+        if function is None:
+            continue
+        if str(node.prettyName()).startswith("try_"):
+            raise _refused(f"try_{function}", step)
+        if exact_floats and node.children().apply(0).dataType().typeName() in ("double", "float"):
             raise ExpressionError(
                 "LS0208",
                 f'step "{step}" adds floats inside a SQL string: {function}(...)',

@@ -27,6 +27,8 @@ def explained(error: AnalysisException, step: str, columns: tuple[str, ...]) -> 
             why=message,
             hint='convert one side first, e.g. F.col("x").cast("bigint").',
         )
+    if condition == "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION":
+        return ExpressionError("LS0213", f'step "{step}" aggregates what is not deterministic', why=message)
     if condition.startswith("UNRESOLVED_ROUTINE"):
         return ExpressionError("LS0206", f'step "{step}" calls a function that Spark does not have', why=message)
     return ExpressionError("LS0211", f'Spark refuses step "{step}"', why=message)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lockstep.api.loading import LoadedJob
@@ -22,7 +22,7 @@ from lockstep.compile import Compiled, compile_job
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.control.run import refuse_pinned
 from lockstep.control.suspicions import Suspicion, suspicions
-from lockstep.errors import LockstepError, RunError
+from lockstep.errors import ExpressionError, LockstepError, RunError
 from lockstep.plan.encode import function_name
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
@@ -134,7 +134,25 @@ def _compiled(loaded: LoadedJob, graph: Graph, settings: Settings, project: Path
         )
         with _session(graph.name, settings, Path(folder)) as session:
             frames = source_frames(session, spec, Path(folder) / "drain", tasks_max=1)
-            return compile_job(graph, frames, on_lowered=note)
+            compiled = compile_job(graph, frames, on_lowered=note)
+            _check_streaming(session, compiled, graph.name)
+            return compiled
+
+
+def _check_streaming(session: SparkSession, compiled: Compiled, job: str) -> None:
+    """What Spark would refuse when the query starts: chains of steps that it cannot run in this output mode."""
+    jvm = session._jvm
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, compiled.output_mode.capitalize())()
+    try:
+        checker.checkForStreaming(compiled.frame._jdf.queryExecution().analyzed(), mode)
+    except AnalysisException as error:
+        raise ExpressionError(
+            "LS0211",
+            f'Spark cannot run the steps of job "{job}" in one query in {compiled.output_mode} mode',
+            why=str(error).splitlines()[0],
+            hint="make two jobs of it: the first ends in files or a table, the second reads them.",
+        ) from None
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Literal
 from lockstep.clock import US_PER_S
 from lockstep.store.protocols import Progress
 
-State = Literal["healthy", "starting", "degraded", "stopping", "not running"]
+State = Literal["healthy", "starting", "degraded", "stopping", "stopped", "not running"]
 Event = tuple[int, int, str, str, str]
 """(id, at_us, kind, replica, text), as the store gives them."""
 
@@ -153,7 +153,8 @@ def _state(replicas: Sequence[ReplicaHealth], wanted: int) -> tuple[State, str]:
     others = "; ".join(_complaint(one) for one in replicas if not one.within_lead)
     alive = [one for one in replicas if one.alive]
     if not alive:
-        return "not running", "no replica is alive"
+        stopped = bool(replicas) and all(one.state == "stopped" for one in replicas)
+        return ("stopped", "the next run goes on from there") if stopped else ("not running", "no replica is alive")
     if any(one.state == "draining" for one in alive):
         return "stopping", "the epoch under way is finished first"
     if all(one.state in _BOOTING and one.restarts == 0 for one in replicas):

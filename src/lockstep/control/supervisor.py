@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -228,12 +229,14 @@ class Supervisor:
             time.sleep(TICK_S)
 
     def _kill_all(self) -> None:
-        for slot in self.slots.values():
-            if slot.process is not None:
-                code = slot.process.exit_code()
-                slot.process.kill()
-                slot.process = None
-                slot.exit_code = code
+        running = [(slot, slot.process) for slot in self.slots.values() if slot.process is not None]
+        codes = [process.exit_code() for _, process in running]
+        for _, process in running:
+            process.kill()
+        # Only now is the store told: whatever goes wrong there, no process is left behind.
+        progress = {one.replica: one for one in self._store.progress()}
+        for (slot, _), code in zip(running, codes, strict=True):
+            self._ended(slot, -signal.SIGKILL if code is None else code, progress.get(slot.name))
         self._store.release(LEASE, self._identity)
 
 

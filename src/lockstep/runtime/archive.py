@@ -56,7 +56,7 @@ def build_archive() -> Path:
         )
         if answer.returncode != 0 or not made.exists():
             raise EnvironmentError_(
-                "LS0010",
+                "LS0012",
                 "the class archive could not be made",
                 why=(answer.stderr.strip().splitlines() or ["no reason was given"])[-1],
                 hint="jobs run without it, they only start more slowly; `lockstep doctor` looks at the machine.",

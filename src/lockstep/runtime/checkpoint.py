@@ -59,8 +59,8 @@ def _standing(checkpoint: Path) -> Standing | None:
         return None
     begun_epoch = batch_epoch(checkpoint, begun[-1])
     if not committed:
-        if begun[0] > 0:
-            raise damaged(checkpoint, "the offset log does not begin at 0 and nothing was committed")
+        if begun[-1] > 0:
+            raise damaged(checkpoint, f"batch {begun[-1]} was begun but no batch was committed")
         return Standing(-1, begun_epoch - 1, begun_epoch)
     if committed[-1] not in begun or begun[-1] > committed[-1] + 1:
         raise damaged(checkpoint, f"commits end at batch {committed[-1]}, offsets at {begun[-1]}")

@@ -23,35 +23,44 @@ def next_marks(
     previous: Entry | None,
     observed: Mapping[str, int | None],
     epoch_time_us: int,
+    advanced: Mapping[str, bool],
 ) -> dict[str, int | None]:
-    """The marks of the epoch after ``previous``, in which ``observed`` was the highest event time per step."""
-    return {step.id: _next_mark(step, previous, observed.get(step.id), epoch_time_us) for step in steps}
+    """The marks of the epoch after ``previous``, in which ``observed`` was the highest event time per step.
+
+    ``advanced`` says which sources have records in the new epoch: those are not idle, however long ago the epoch before
+    was. After a pause of the whole job there is a backlog, and a mark that went on with the clock would make it late.
+    """
+    found: dict[str, int | None] = {}
+    for step in steps:
+        mark = _known_mark(step, previous, observed.get(step.id))
+        quiet = not any(advanced.get(source, False) for source in step.sources)
+        found[step.id] = _idle_mark(step, mark, previous, epoch_time_us) if previous and quiet else mark
+    return found
 
 
-def _next_mark(step: TimeStep, previous: Entry | None, observed: int | None, epoch_time_us: int) -> int | None:
+def _known_mark(step: TimeStep, previous: Entry | None, observed: int | None) -> int | None:
     if previous is None:
         return None
     known = [value for value in (previous.marks.get(step.id), observed) if value is not None]
-    mark = max(known) if known else None
-    if step.idle_after_us is None:
-        return mark
-    active_us = max((previous.active_us.get(source, 0) for source in step.sources), default=0)
-    quiet_us = epoch_time_us - active_us
-    if quiet_us < step.idle_after_us:
-        return mark
-    return _idle_mark(mark, observed_at_us=active_us, epoch_time_us=epoch_time_us, out_of_order_us=step.out_of_order_us)
+    return max(known) if known else None
 
 
-def _idle_mark(mark: int | None, *, observed_at_us: int, epoch_time_us: int, out_of_order_us: int) -> int:
+def _idle_mark(step: TimeStep, mark: int | None, previous: Entry, epoch_time_us: int) -> int | None:
     """A quiet source's mark: event time goes on at the pace of the clock, and never beyond epoch time.
 
     Jumping straight to epoch time would make every later record of a replayed history late; keeping the pace gives the
     same result for live data, whose event time is close to the clock.
     """
-    latest = epoch_time_us - out_of_order_us
+    active_us = max((previous.active_us.get(source, 0) for source in step.sources), default=0)
+    if step.idle_after_us is None or epoch_time_us - active_us < step.idle_after_us:
+        return mark
+    latest = epoch_time_us - step.out_of_order_us
     if mark is None:
         return latest
-    return max(mark, min(latest, mark + (epoch_time_us - observed_at_us)))
+    # The mark of an epoch that was idle too has gone on already, up to its own epoch time.
+    was_idle = previous.epoch_time_us - active_us >= step.idle_after_us
+    since_us = previous.epoch_time_us if was_idle else active_us
+    return max(mark, min(latest, mark + (epoch_time_us - since_us)))
 
 
 def next_active(previous: Entry | None, advanced: Mapping[str, bool], epoch_time_us: int) -> dict[str, int]:

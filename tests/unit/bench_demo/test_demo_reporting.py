@@ -63,8 +63,8 @@ def test_the_summary_has_both_curves_the_table_and_the_verdict(story: Story, bro
     assert "alerts lost" in good
     assert "As promised: 1,000 alerts" in good
     assert "NOT as promised" in bad
-    assert "2 replicas: 1 alerts are wrong: <alert>" in bad
-    assert max(len(line) for line in good.splitlines()) <= 100
+    assert "two replicas: 1 alerts are wrong: <alert>" in bad
+    assert max(len(line) for line in good.splitlines()) <= 80
 
 
 def test_without_a_terminal_progress_is_plain_lines() -> None:
@@ -94,5 +94,5 @@ def _attributes(page: str) -> list[tuple[str, str, str]]:
 
 def _shown(story: Story) -> str:
     file = io.StringIO()
-    show_summary(story, Console(file=file, width=100, highlight=False))
+    show_summary(story, Console(file=file, width=80, highlight=False))
     return file.getvalue()

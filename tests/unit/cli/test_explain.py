@@ -15,11 +15,12 @@ def test_a_code_is_found_however_it_is_spelled(lockstep: Call, spelling: str) ->
 
 
 def test_an_unknown_code_lists_those_near_it(lockstep: Call) -> None:
-    said = lockstep("explain", "LS0012")
+    said = lockstep("explain", "LS0098")
     assert said.code == 2
     assert said.out == ""
     assert "LS0008" in said.err
-    assert f"LS0009 {all_pages()['LS0009'].title}" in said.err
+    last = max(code for code in all_pages() if code.startswith("LS00"))
+    assert f"{last} {all_pages()[last].title}" in said.err
 
 
 def test_a_word_that_is_no_code_is_answered_with_how_codes_look(lockstep: Call) -> None:

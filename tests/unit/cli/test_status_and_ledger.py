@@ -70,6 +70,10 @@ def test_a_job_without_a_living_replica_is_not_running() -> None:
     assert _judge(_progress("r0", 100, state="stopped"), _progress("r1", 100, pid=0))[0] == "not running"
 
 
+def test_a_job_whose_replicas_all_ended_well_is_stopped() -> None:
+    assert _judge(_progress("r0", 100, state="stopped"), _progress("r1", 99, state="stopped"))[0] == "stopped"
+
+
 def test_a_job_whose_replicas_boot_for_the_first_time_is_starting_and_not_degraded() -> None:
     started = {name: History(starts=1, started_us=NOW - 3 * SECOND) for name in ("r0", "r1")}
     earlier = _progress("r0", 90, state="stopped", updated_us=NOW - 60 * SECOND)

@@ -12,8 +12,6 @@ from lockstep.clock import US_PER_S
 
 BEFORE_S = 10.0
 """Steady state: what is measured before the first kill."""
-AFTER_S = 20.0
-"""How long after a kill its consequences are looked for."""
 BARS = "▁▂▃▄▅▆▇█"
 
 

@@ -39,26 +39,48 @@ def _curves(axes: Any, story: Story) -> None:
         times = [point.at_s for point in chapter.points]
         ages = [point.latency_s for point in chapter.points]
         axes.fill_between(times, ages, color=colour, alpha=0.12, linewidth=0)
-        axes.plot(times, ages, color=colour, linewidth=1.8, label=_legend(chapter, title))
+        axes.plot(times, ages, color=colour, linewidth=1.8)
+        _name_curve(axes, chapter, title, colour)
     end_s = max(chapter.end_s for chapter in story.chapters)
     axes.set_xlim(-BEFORE_S, end_s)
-    axes.set_ylim(0, story.top_s * 1.22)
+    axes.set_ylim(0, story.top_s * 1.2)
     axes.set_ylabel("age of the oldest record\nwhen it became visible (s)", color=_QUIET)
-    axes.legend(loc="upper right", frameon=False)
     axes.grid(axis="y", color=_FAINT, linewidth=0.8)
-    for chapter in story.chapters[-1:]:
-        for number, at_s in enumerate(chapter.kills_s):
-            axes.axvline(at_s, color=KILL_COLOUR, linewidth=0.9, linestyle=(0, (3, 3)))
-            text = "kill -9" if number == 0 else "kill -9\nof the other replica"
-            axes.annotate(
-                text, (at_s, story.top_s * 1.19), xytext=(5, 0), textcoords="offset points", va="top", color=KILL_COLOUR
-            )
+    _kills(axes, story)
     _plain(axes)
 
 
-def _legend(chapter: Chapter, title: str) -> str:
-    worst = max(one.latency_max_s for one in chapter.after)
-    return f"{title}: at worst {worst:.1f} s"
+def _name_curve(axes: Any, chapter: Chapter, title: str, colour: str) -> None:
+    """The name stands at the curve's highest point after the kill: no legend to look up."""
+    peak = max((point for point in chapter.points if point.at_s >= 0), key=lambda point: point.latency_s)
+    text = f"{title}: at worst {peak.latency_s:.1f} s"
+    centred = chapter.part.replicas > 1
+    axes.annotate(
+        text,
+        (peak.at_s, peak.latency_s),
+        xytext=(0, 8) if centred else (10, -4),
+        textcoords="offset points",
+        ha="center" if centred else "left",
+        color=colour,
+        fontweight="bold",
+        bbox={"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 1.5},
+    )
+
+
+def _kills(axes: Any, story: Story) -> None:
+    """The first kill is at zero in every run; the later ones are those of the longest."""
+    texts = ("kill -9", "kill -9 of the other")
+    longest = max(story.chapters, key=lambda chapter: len(chapter.part.kills))
+    for at_s, text in zip(longest.kills_s, texts, strict=False):
+        axes.axvline(at_s, color=KILL_COLOUR, linewidth=0.9, linestyle=(0, (3, 3)))
+        axes.annotate(
+            text,
+            (at_s, story.top_s * 1.19),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="top",
+            color=KILL_COLOUR,
+        )
 
 
 def _lifelines(axes: Any, story: Story) -> None:
@@ -69,9 +91,10 @@ def _lifelines(axes: Any, story: Story) -> None:
         for number in range(chapter.part.replicas):
             name = f"r{number}"
             lane = -len(labels)
-            labels.append(f"{name} of {chapter.part.replicas}")
-            axes.barh(lane, [end - begin for begin, end in _bars(chapter, name)], 0.55,
-                      [begin for begin, _ in _bars(chapter, name)], color=colour, alpha=0.75, linewidth=0)  # fmt: skip
+            labels.append(f"{name}, alone" if chapter.part.replicas == 1 else f"{name}, of two")
+            bars = _bars(chapter, name)
+            lengths, begins = [end - begin for begin, end in bars], [begin for begin, _ in bars]
+            axes.barh([lane] * len(bars), lengths, height=0.55, left=begins, color=colour, alpha=0.75, linewidth=0)
             dead = [
                 at_s for at_s, kill in zip(chapter.kills_s, chapter.part.kills, strict=True) if kill.replica == name
             ]

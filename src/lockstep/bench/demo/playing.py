@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lockstep.bench.demo.checking import Comparison, alerts_of, compare, expected_alerts
@@ -95,7 +95,7 @@ class _Stage:
         now, computing = wall_us(), set(self.run.computing())
         for index, one in enumerate(self.alive):
             if one.end_us is None and one.replica not in computing:
-                self.alive[index] = Alive(one.replica, one.first_us, now)
+                self.alive[index] = replace(one, end_us=now)
         shown = {one.replica for one in self.alive if one.end_us is None}
         self.alive += [Alive(name, now) for name in sorted(computing - shown)]
         self.narrator.show(self._now(computing))
@@ -173,10 +173,13 @@ def _kill_one_then_the_other(stage: _Stage) -> None:
 
 
 def _kill(stage: _Stage, replica: str) -> None:
+    role = ", which sealed the newest epoch" if stage.run.replicas > 1 and stage.run.newest_sealer() == replica else ""
+    stage.narrator.say(f"kill -9 {replica}{role}", "bold red")
     kill = stage.run.kill(replica)
     stage.kills.append(kill)
-    role = ", which had sealed the newest epoch" if kill.had_sealed_newest and stage.run.replicas > 1 else ""
-    stage.narrator.say(f"kill -9 {replica}{role}", "bold red")
+    stage.alive = [
+        replace(one, end_us=kill.at_us) if one.replica == replica and one.end_us is None else one for one in stage.alive
+    ]
 
 
 def _wait_until_back(stage: _Stage) -> None:

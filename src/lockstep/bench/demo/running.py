@@ -78,8 +78,12 @@ class JobRun:
         )
 
     def computing(self) -> dict[str, Progress]:
-        """The replicas that compute epochs now, by name."""
-        return {one.replica: one for one in self.store.progress() if one.state in _COMPUTING and _exists(one.pid)}
+        """The replicas that compute epochs now, by name: they run, and have done at least one."""
+        return {
+            one.replica: one
+            for one in self.store.progress()
+            if one.state in _COMPUTING and one.moved_us > 0 and psutil.pid_exists(one.pid)
+        }
 
     def ready(self) -> bool:
         """Whether all replicas are past the first epoch of their JVM, the slowest by far, and none is behind."""
@@ -123,7 +127,3 @@ class JobRun:
                     kill_tree(one.pid)
             psutil.wait_procs(family, timeout=5)
         self.store.close()
-
-
-def _exists(pid: int) -> bool:
-    return bool(psutil.pid_exists(pid))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lockstep.bench.demo.figures import AFTER_S, BEFORE_S, Point, Span, curve, span
+from lockstep.bench.demo.figures import BEFORE_S, Point, Span, curve, span
 from lockstep.bench.demo.playing import Part
 from lockstep.clock import US_PER_S
 
@@ -84,14 +84,11 @@ class Story:
 
 
 def chapter(part: Part) -> Chapter:
-    """Measure one part. The consequences of a kill end where the next one begins."""
+    """Measure one part. The consequences of a kill are looked for until the next one, or until feeding ends."""
     ends = [*(kill.at_us for kill in part.kills[1:]), part.end_us]
     first_us = part.kills[0].at_us - int(BEFORE_S * US_PER_S)
     seen = part.sightings
-    after = [
-        span(seen, kill.at_us, min(end, kill.at_us + int(AFTER_S * US_PER_S)))
-        for kill, end in zip(part.kills, ends, strict=True)
-    ]
+    after = [span(seen, kill.at_us, end_us) for kill, end_us in zip(part.kills, ends, strict=True)]
     return Chapter(
         part,
         before=span(seen, first_us, part.kills[0].at_us),
@@ -118,22 +115,22 @@ def _each(spans: Sequence[Span], name: str) -> str:
 
 
 def _back(chapter: Chapter) -> str:
-    return ", ".join("demo ended first" if one is None else seconds(one) for one in chapter.part.back_s)
+    return ", ".join("not awaited" if one is None else seconds(one) for one in chapter.part.back_s)
 
 
 def _digests(chapter: Chapter) -> str:
     part = chapter.part
     if part.replicas == 1:
-        return "nobody to compare with"
+        return "-"
     return f"{part.digests_different} of {part.epochs_compared:,} epochs"
 
 
 _ROWS = (
-    ("latency before the kill, p50", lambda one: seconds(one.before.latency_p50_s)),
-    ("latency before the kill, p99", lambda one: seconds(one.before.latency_p99_s)),
-    ("worst latency after each kill", lambda one: _each(one.after, "latency_max_s")),
-    ("p50 after each kill", lambda one: _each(one.after, "latency_p50_s")),
-    ("longest gap before the kill", lambda one: seconds(one.before.gap_max_s)),
+    ("latency before, p50", lambda one: seconds(one.before.latency_p50_s)),
+    ("latency before, p99", lambda one: seconds(one.before.latency_p99_s)),
+    ("latency after each kill, max", lambda one: _each(one.after, "latency_max_s")),
+    ("latency after each kill, p50", lambda one: _each(one.after, "latency_p50_s")),
+    ("longest gap before", lambda one: seconds(one.before.gap_max_s)),
     ("longest gap after each kill", lambda one: _each(one.after, "gap_max_s")),
     ("killed replica back after", _back),
     ("events in", lambda one: f"{one.part.fed.records:,}"),
@@ -146,7 +143,7 @@ _ROWS = (
 
 
 def _replicas(part: Part) -> str:
-    return "one replica" if part.replicas == 1 else f"{part.replicas} replicas"
+    return "one replica" if part.replicas == 1 else "two replicas"
 
 
 def _chapter_json(chapter: Chapter) -> dict[str, Any]:

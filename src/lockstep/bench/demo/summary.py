@@ -9,7 +9,7 @@ from rich.text import Text
 from lockstep.bench.demo.figures import BEFORE_S, sparkline
 from lockstep.bench.demo.story import Story, seconds
 
-CURVE_WIDTH = 60
+CURVE_WIDTH = 54
 
 
 def show_summary(story: Story, console: Console | None = None) -> None:
@@ -26,9 +26,7 @@ def show_summary(story: Story, console: Console | None = None) -> None:
             console.print(Text(f"  {complaint}"), soft_wrap=True)
     else:
         alerts = sum(chapter.part.comparison.published for chapter in story.chapters)
-        text = (
-            f"As promised: {alerts:,} alerts, none lost, none twice, all digests agreed ({story.took_s:.0f} s in all)."
-        )
+        text = f"As promised: {alerts:,} alerts, none lost, none twice, all digests agreed."
         console.print(Text(text, style="bold green"), soft_wrap=True)
 
 

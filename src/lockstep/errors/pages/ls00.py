@@ -73,4 +73,10 @@ PAGES: dict[str, Page] = {
         "came is longer than any line should be: perhaps it is one large JSON array (`jq -c '.[]'` takes it "
         "apart), or no text at all. Batches before the line that is named were appended and stay.",
     ),
+    "LS0012": Page(
+        "The class archive could not be made",
+        "Java can keep the classes that Spark loads in a file, which makes a replica boot in about half the time. "
+        "Making that file failed; the message has the last line of what went wrong, often too little disk space "
+        "or memory. Nothing depends on the file: jobs run without it, they only start more slowly.",
+    ),
 }

@@ -1,0 +1,101 @@
+"""Jobs that the chaos tests run, and the independent answers to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lockstep.plan.schema import parse_schema
+from lockstep.store.arrow import batch_from_pylist
+from lockstep.store.journal import open_journal
+
+SCHEMA = "user string, amount bigint"
+
+COUNTS = """
+import lockstep as ls
+from lockstep import F
+
+job = ls.Job("counts")
+(
+    job.source("events", ls.journal("events", schema="user string, amount bigint"))
+    .filter("amount >= 0")
+    .key_by("user")
+    .agg(n=F.count("*"), total=F.sum("amount"))
+    .to(ls.files("out"))
+)
+"""
+"""Rolling counts: every epoch publishes the new totals of the users it touched."""
+
+POISONED = """
+import lockstep as ls
+
+job = ls.Job("poisoned")
+
+def parse(record):
+    return {"user": record.user, "half": 10 // record.amount}
+
+(
+    job.source("events", ls.journal("events", schema="user string, amount bigint"))
+    .map(parse, schema="user string, half bigint", name="halve")
+    .to(ls.files("out"))
+)
+"""
+
+WHICH_REPLICA = '''
+import psutil
+
+def replica():
+    """The replica this code runs in: what no honest job can know."""
+    for parent in psutil.Process().parents():
+        for word in parent.cmdline():
+            if word.endswith("spec.json"):
+                return word.split("/")[-2]
+    return "none"
+'''
+
+DISHONEST = (
+    WHICH_REPLICA
+    + """
+import lockstep as ls
+
+job = ls.Job("dishonest")
+
+def sign(record):
+    wrong = record.amount == 13 and replica() == "WRONG"
+    return {"user": record.user, "amount": -record.amount if wrong else record.amount}
+
+(
+    job.source("events", ls.journal("events", schema="user string, amount bigint"))
+    .map(sign, schema="user string, amount bigint", name="sign")
+    .to(ls.files("out"))
+)
+"""
+)
+"""One replica computes something else for the amount 13."""
+
+
+def append(project: Path, records: list[dict[str, Any]]) -> None:
+    """Put records into the journal of the jobs above."""
+    schema = parse_schema(SCHEMA)
+    journal = open_journal(project / ".lockstep", "events", schema)
+    journal.append(batch_from_pylist(records, schema))
+    journal.close()
+
+
+def totals(records: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
+    """What COUNTS must have published last for each user."""
+    counts: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
+    for record in records:
+        counts[record["user"]] += 1
+        sums[record["user"]] += record["amount"]
+    return {user: (counts[user], sums[user]) for user in counts}
+
+
+def last_totals(table: pa.Table) -> dict[str, tuple[int, int]]:
+    """The newest row of each user; the table is in epoch order."""
+    rows = zip(*(table.column(name).to_pylist() for name in ("user", "n", "total")), strict=True)
+    return {user: (n, total) for user, n, total in rows}

@@ -1,0 +1,79 @@
+"""A watched folder end to end, in every format, against DuckDB reading the same files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import lockstep as ls
+from tests.spark.conftest import NewTrial
+from tests.spark.harness import START_US
+
+SCHEMA = "id bigint, name string, price double, at timestamp"
+READERS = {
+    "jsonl": "read_json('{files}', format='newline_delimited', columns={{id: 'BIGINT', name: 'VARCHAR', price: 'DOUBLE', at: 'TIMESTAMPTZ'}})",
+    "csv": "read_csv('{files}', header=true, columns={{id: 'BIGINT', name: 'VARCHAR', price: 'DOUBLE', at: 'TIMESTAMPTZ'}})",
+    "parquet": "read_parquet('{files}')",
+}
+COPY = {"jsonl": "FORMAT json", "csv": "FORMAT csv, HEADER", "parquet": "FORMAT parquet"}
+
+
+def _database() -> duckdb.DuckDBPyConnection:
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    return database
+
+
+def _write(folder: Path, format: str, number: int, age_s: int = 60) -> Path:
+    """A file of 50 records, written by DuckDB, with nulls and letters beyond ASCII."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"part-{number}.{format}"
+    rows = f"""
+        SELECT {number} * 100 + i AS id, CASE WHEN i % 7 > 0 THEN 'Zoë ' || i END AS name,
+               CASE WHEN i % 5 > 0 THEN i / 8 END AS price,
+               TIMESTAMPTZ '2026-03-01 00:00:00+00' + INTERVAL 1 SECOND * i AS "at"
+        FROM range(50) AS r(i)"""
+    _database().execute(f"COPY ({rows}) TO '{path}' ({COPY[format]})")
+    _age(path, age_s)
+    return path
+
+
+def _age(path: Path, age_s: int) -> None:
+    """Make the file look as if it had been still for so long when epoch 0 is sealed."""
+    at_s = START_US / 1e6 - age_s
+    os.utime(path, (at_s, at_s))
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
+def test_files_are_read_once_a_corrupt_one_is_set_aside_and_the_rest_equals_duckdb(
+    trial: NewTrial, format: Any
+) -> None:
+    job = ls.Job(f"files-{format}")
+    source = ls.files("in", schema=SCHEMA, format=format, pattern=f"*.{format}")
+    job.source("prices", source).filter("id <> 7").to(ls.files("out"))
+    ran = trial(job)
+    folder = ran.folder / "in"
+    _write(folder, format, 1, age_s=60)
+    corrupt = folder / f"corrupt.{format}"
+    corrupt.write_bytes(b'id,name\n1,"2\n{"id": 9, ' if format != "parquet" else b"PAR1 is not enough PAR1")
+    _age(corrupt, 50)
+    ran.start(tasks=2)
+    ran.run(1)
+    _write(folder, format, 0, age_s=30)
+    _write(folder, format, 2, age_s=20)
+    ran._sealer._sources["prices"]._watch.look_soon()  # type: ignore[attr-defined]
+    ran.run(2)
+    files = READERS[format].format(files=f"{folder}/part-*.{format}")
+    wanted = _database().execute(f'SELECT id, name, price, "at" FROM {files} WHERE id <> 7 ORDER BY id').fetchall()
+    found = sorted((tuple(row.values()) for row in ran.rows()), key=lambda row: int(row[0]))
+    assert len(wanted) == 149
+    assert found == wanted
+    assert [len(ran.rows(epoch=epoch)) for epoch in range(3)] == [50, 99, 0]
+    aside = ran.store.set_aside_items()
+    assert len(aside) == 1 and "corrupt" in aside[0][2]
+    assert any(kind == "set-aside" for _, _, kind, _, _ in ran.store.events())
+    assert corrupt.exists()

@@ -1,0 +1,149 @@
+"""Python functions that raise: named and stopped at, or skipped into the dead-letter journal, each record once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lockstep as ls
+from lockstep import F
+from lockstep.plan.schema import parse_schema
+from lockstep.runtime.dead_letters import SCHEMA, journal_name
+from lockstep.store.journal import open_journal
+from tests.spark.conftest import NewTrial
+from tests.spark.harness import Trial
+
+Row = dict[str, Any]
+
+
+def _inverse(record: Any) -> Row:
+    return {"user": record.user, "inverse": 100 // record.n}
+
+
+def _inverses(record: Any) -> Iterator[Row]:
+    yield {"user": record.user, "inverse": 1}
+    yield {"user": record.user, "inverse": 100 // record.n}
+
+
+def _text(record: Any) -> Row:
+    return {"user": record.user, "inverse": "many"}
+
+
+def _nothing(record: Any) -> None:
+    return None
+
+
+def _misspelt(record: Any) -> Row:
+    return {"user": record.usr, "inverse": 1}
+
+
+def _batch(batch: Any) -> Any:
+    raise ValueError("no batches today")
+
+
+def _line_of(code: str) -> int:
+    return 1 + Path(__file__).read_text(encoding="utf-8").splitlines().index(code)
+
+
+def _job(method: str, function: Any, **options: Any) -> ls.Job:
+    job = ls.Job("python-errors")
+    numbers = job.source("numbers", ls.journal("numbers", schema="user string, n bigint", partitions=2))
+    stream = getattr(numbers, method)(function, schema="user string, inverse bigint", name="invert", **options)
+    stream.to(ls.files("out"))
+    return job
+
+
+def _letters(ran: Trial) -> list[Row]:
+    journal = open_journal(ran.place.store, journal_name(ran.place.job), parse_schema(SCHEMA))
+    rows = [row for batch in journal.read(0, 0, journal.ends()[0]) for row in batch.to_pylist()]
+    journal.close()
+    return rows
+
+
+def test_a_function_that_raises_stops_the_job_with_step_line_and_record(trial: NewTrial) -> None:
+    ran = trial(_job("map", _inverse))
+    ran.start()
+    ran.put("numbers", [{"user": "ann", "n": 4}, {"user": "bob", "n": 0}])
+    error = ran.run_to_failure()
+    assert error.code == "LS0301"
+    assert '"invert"' in error.fact and "ZeroDivisionError" in error.fact
+    line = _line_of('    return {"user": record.user, "inverse": 100 // record.n}')
+    assert f"test_python_errors.py:{line} in _inverse" in error.why
+    assert "'user': 'bob', 'n': 0" in error.why
+    assert 'on_error="skip"' in error.hint
+    assert ran.rows() == [], "nothing of the epoch may be published"
+
+
+@pytest.mark.parametrize(
+    ("method", "function", "code", "says"),
+    [
+        ("map", _text, "LS0303", "many"),
+        ("map", _nothing, "LS0302", "None"),
+        ("map", _misspelt, "LS0301", "there are: user, n"),
+        ("map_batches", _batch, "LS0301", "no batches today"),
+    ],
+)
+def test_what_a_function_gets_wrong_is_said(trial: NewTrial, method: str, function: Any, code: str, says: str) -> None:
+    ran = trial(_job(method, function))
+    ran.start()
+    ran.put("numbers", [{"user": "ann", "n": 4}])
+    error = ran.run_to_failure()
+    assert (error.code, says in str(error), '"invert"' in error.fact) == (code, True, True), str(error)
+
+
+@pytest.mark.parametrize(("method", "function"), [("map", _inverse), ("flat_map", _inverses)])
+def test_skipped_records_are_in_the_dead_letter_journal_once_although_both_replicas_met_them(
+    trial: NewTrial, method: str, function: Any
+) -> None:
+    ran = trial(_job(method, function, on_error="skip"))
+    ran.start("r0", tasks=1)
+    ran.start("r1", tasks=2)
+    ran.put("numbers", [{"user": "ann", "n": 4}, {"user": "bob", "n": 0}, {"user": "bob", "n": 0}], 0)
+    ran.put("numbers", [{"user": "bob", "n": 0}, {"user": "eve", "n": None}], 1)
+    ran.run(1)
+    ran.epoch(numbers=[{"user": "joe", "n": 50}])
+    letters = sorted((row["step"], row["source"], row["partition"], row["offset"]) for row in _letters(ran))
+    assert letters == [
+        ("invert", "numbers", "0", 1),
+        ("invert", "numbers", "0", 2),
+        ("invert", "numbers", "1", 0),
+        ("invert", "numbers", "1", 1),
+    ]
+    errors = [row["error"] for row in _letters(ran)]
+    assert all("ZeroDivisionError" in error or "TypeError" in error for error in errors)
+    extra = 1 if method == "flat_map" else 0
+    assert [len(ran.rows(epoch=epoch)) for epoch in (0, 1)] == [1 + extra, 1 + extra]
+    assert ran.store.digest_mismatches() == []
+
+
+def test_marks_pass_by_python_functions_on_their_way_to_event_time(trial: NewTrial) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    day = datetime(2026, 3, 1, tzinfo=UTC)
+    job = ls.Job("marks-pass")
+    events = job.source("events", ls.journal("events", schema="second bigint"))
+    timed = events.map(_timed, schema="at timestamp").map_batches(_unchanged, schema="at timestamp")
+    timed.event_time("at").window(ls.tumbling("10 seconds")).agg(n=F.count("*")).to(ls.files("out"))
+    ran = trial(job)
+    replica = ran.start()
+    ran.epoch(events=[{"second": 3}, {"second": 15}])
+    ran.stop()
+    # Only the mark tells the new incarnation how far time had come: this epoch has no record.
+    replica = ran.start()
+    ran.epoch()
+    ran.epoch()
+    assert replica.watermark_ms == round((day + timedelta(seconds=15)).timestamp() * 1000)
+    assert ran.rows() == [{"window_start": day, "window_end": day + timedelta(seconds=10), "n": 1}]
+
+
+def _timed(record: Any) -> Row:
+    from datetime import UTC, datetime, timedelta
+
+    return {"at": datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=record.second)}
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch

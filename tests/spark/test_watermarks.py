@@ -1,0 +1,147 @@
+"""Event time: the plan keeps filters above the watermark, restarts do not move it, quiet sources do not stop it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import lockstep as ls
+from lockstep import F
+from tests.spark.conftest import NewTrial
+from tests.spark.harness import START_US, Trial, optimized_plan
+
+Row = dict[str, Any]
+START = datetime.fromtimestamp(START_US / 1e6, UTC)
+SCHEMA = "user string, at timestamp"
+
+
+def _at(*seconds: float, user: str = "ann") -> list[Row]:
+    return [{"user": user, "at": START + timedelta(seconds=second)} for second in seconds]
+
+
+def test_the_optimizer_leaves_the_filters_above_the_watermark_and_time_moves_on_records_filtered_away(
+    trial: NewTrial,
+) -> None:
+    job = ls.Job("filters")
+    events = job.source("events", ls.journal("events", schema=SCHEMA)).event_time("at", out_of_order="5 seconds")
+    kept = events.filter(F.col("user") == "kept", name="kept_only")
+    kept.window(ls.tumbling("10 seconds")).agg(records=F.count("*")).to(ls.files("out"))
+    ran = trial(job)
+    replica = ran.start()
+    ran.epoch(events=[*_at(1, user="kept"), *_at(200, user="dropped")])
+    ran.epoch()
+    plan = optimized_plan(replica)
+    above, below = re.split(r"^.*EventTimeWatermark.*$", plan, maxsplit=1, flags=re.MULTILINE)
+    assert "Filter" in above and "__mark" in above and "kept" in above
+    assert "Filter" not in below, plan
+    assert replica.watermark_ms == _ms(195)
+    assert [row["records"] for row in ran.rows()] == [1]
+
+
+def _two_sources() -> ls.Job:
+    job = ls.Job("two-sources")
+    streams = [
+        job.source(name, ls.journal(name, schema=SCHEMA))
+        .filter("user <> 'nobody'")
+        .event_time("at", out_of_order="2 seconds", idle_after="6 seconds", name=f"{name}_time")
+        for name in ("left", "right")
+    ]
+    united = streams[0].union(streams[1])
+    united.key_by("user").window(ls.tumbling("5 seconds")).agg(records=F.count("*")).to(ls.files("out"))
+    return job
+
+
+TWO_SOURCES: list[dict[str, list[Row]]] = [
+    {"left": _at(1, 4), "right": _at(2)},
+    {"left": _at(12), "right": _at(3, 8)},
+    {"left": _at(9, 21, user="bob")},
+    {"left": _at(24)},
+    {"right": _at(13)},
+    {},
+    {"left": _at(33)},
+    {"left": _at(36), "right": _at(1)},
+    {"left": _at(48)},
+    {},
+]
+
+
+def _ms(seconds: float) -> int:
+    return START_US // 1000 + round(seconds * 1000)
+
+
+def _facts(ran: Trial, epoch: int) -> tuple[int, list[Row]]:
+    return ran.replicas["r0"].watermark_ms, sorted(ran.rows(epoch=epoch), key=repr)
+
+
+def test_a_replica_restarted_in_every_epoch_has_the_same_watermarks_and_output(trial: NewTrial) -> None:
+    steady, restarted = trial(_two_sources(), "steady"), trial(_two_sources(), "restarted")
+    steady.start()
+    for epoch, records in enumerate(TWO_SOURCES):
+        steady.epoch(2, **records)
+        restarted.start()
+        restarted.epoch(2, **records)
+        restarted.stop()
+        assert _facts(restarted, epoch) == _facts(steady, epoch), f"epoch {epoch}"
+        assert restarted.digests(epoch) == steady.digests(epoch)
+    marks = [steady.store.entry(epoch) for epoch in range(len(TWO_SOURCES))]
+    assert [entry and entry.marks for entry in marks] == [
+        (entry := restarted.store.entry(epoch)) and entry.marks for epoch in range(len(TWO_SOURCES))
+    ]
+    assert len(steady.rows()) > 3, "windows have to close, or this tests little"
+
+
+def test_the_slower_of_two_sources_holds_time_back(trial: NewTrial) -> None:
+    ran = trial(_two_sources())
+    replica = ran.start()
+    ran.epoch(left=_at(100), right=_at(7))
+    ran.epoch(left=_at(200))
+    assert replica.watermark_ms == _ms(5), "7 seconds of the slower source, less 2 of disorder"
+    ran.epoch()
+    assert replica.watermark_ms == _ms(5)
+    assert [(row["user"], row["records"]) for row in ran.rows()] == []
+
+
+def test_a_source_that_goes_quiet_stops_holding_windows_open(trial: NewTrial) -> None:
+    job = ls.Job("quiet")
+    streams = {}
+    for name, idle in (("left", "5 seconds"), ("right", "5 seconds")):
+        streams[name] = job.source(name, ls.journal(name, schema=SCHEMA)).event_time(
+            "at", idle_after=idle, name=f"{name}_time"
+        )
+    streams["left"].union(streams["right"]).window(ls.tumbling("5 seconds")).agg(records=F.count("*")).to(
+        ls.files("out")
+    )
+    ran = trial(job)
+    ran.start()
+    ran.epoch(left=_at(1), right=_at(1))
+    for second in range(2, 16):
+        ran.epoch(left=_at(second))
+    found = [(row["window_start"], row["records"]) for row in ran.rows()]
+    # The left source has 1 to 4, 5 to 9, ...; the right one a single record, and nothing ever after.
+    assert found[:2] == [(START, 5), (START + timedelta(seconds=5), 5)]
+
+
+def test_heartbeats_alone_close_the_last_window(trial: NewTrial) -> None:
+    job = ls.Job("heartbeats")
+    events = job.source("events", ls.journal("events", schema=SCHEMA)).event_time("at", idle_after="3 seconds")
+    events.window(ls.tumbling("5 seconds")).agg(records=F.count("*")).to(ls.files("out"))
+    ran = trial(job)
+    ran.start()
+    ran.epoch(events=_at(1, 2))
+    ran.run(8)
+    assert [row["records"] for row in ran.rows()] == [2]
+
+
+def test_without_idleness_a_window_waits_for_its_source(trial: NewTrial) -> None:
+    job = ls.Job("patient")
+    events = job.source("events", ls.journal("events", schema=SCHEMA)).event_time("at", idle_after=None)
+    events.window(ls.tumbling("5 seconds")).agg(records=F.count("*")).to(ls.files("out"))
+    ran = trial(job)
+    ran.start()
+    ran.epoch(events=_at(1, 2))
+    ran.run(3, seconds=1000)
+    assert ran.rows() == []
+    ran.epoch(events=_at(6))
+    ran.epoch()
+    assert [row["records"] for row in ran.rows()] == [2]
