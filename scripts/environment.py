@@ -31,7 +31,8 @@ def main(kind: str) -> int:
     is_ready = have.get(kind) == wanted[kind] and have.get("folder") == wanted["folder"] and _answers()
     if not is_ready and not _build(kind, wanted, have):
         return 1
-    return subprocess.call([str(PYTHON), str(ROOT / "scripts" / "java.py")])
+    java = subprocess.call([str(PYTHON), str(ROOT / "scripts" / "java.py")])
+    return java or subprocess.call([str(PYTHON), str(ROOT / "scripts" / "archive.py")])
 
 
 def _wanted() -> dict[str, str]:

@@ -287,10 +287,11 @@ class SimReplica:
             self._write(Checkpoint())
         elif choice != "own":
             peer = self.world.checkpoints.get(choice)
-            if peer is None or peer.epoch < 0:
-                self.exit(EXIT_FAILED)
+            if peer is None or peer.epoch < 0 or not peer.sound:
+                # A copy is verified before it is used.
+                self.exit(EXIT_FAILED if peer is None or peer.sound else EXIT_CHECKPOINT)
                 return
-            self._write(replace(peer, begun_epoch=peer.epoch, sound=True))
+            self._write(replace(peer, begun_epoch=peer.epoch))
         self._guarded("prepare", lambda: 0.05, self._take_up)
 
     def _take_up(self) -> None:

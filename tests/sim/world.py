@@ -25,7 +25,7 @@ from lockstep.store.protocols import Entry, Store
 from tests.sim.history import History, PromiseBroken
 from tests.sim.memory_store import MemoryStore
 from tests.sim.pipeline import SINKS, SimSink, SimSource
-from tests.sim.replica import Checkpoint, SimReplica
+from tests.sim.replica import EXIT_KILLED, Checkpoint, SimReplica
 from tests.sim.scenario import Faults, Scenario
 from tests.sim.timeline import START_US, Timeline
 
@@ -158,8 +158,6 @@ class World:
             self._supervisor.run(self._on_tick)
         except Blackout:
             self._blackout = False
-            for one in self.processes:
-                one.kill()
         if self._supervisor.failure is not None:
             raise self._supervisor.failure
 
@@ -191,7 +189,12 @@ class World:
 
     def _sleep(self, seconds: float) -> None:
         self.timeline.pass_by(seconds)
-        if self._blackout:
+        if self._blackout and self._supervisor is not None:
+            for one in self.processes:
+                if one.alive:
+                    one.exit(EXIT_KILLED)
+            # Whoever is killed does not clear up.
+            self._supervisor._kill_all = lambda: None  # type: ignore[method-assign]
             raise Blackout
 
     def _spawn(self, spec: ReplicaSpec, *, gently: bool = False) -> SimReplica:

@@ -34,10 +34,14 @@ from lockstep.bench.workspace import Say
 from lockstep.clock import wall_us
 from lockstep.connect.reading import Reader
 from lockstep.runtime.environment import process_environment
+from lockstep.runtime.spec import replica_folder
 
 RATE = 2000.0
 RATIO_LIMIT = 0.5
 START_TIMEOUT_S = 180.0
+EPOCHS_MIN = 5
+EXTENSIONS_MAX = 4
+"""A side whose batches take half a minute is measured up to four times as long."""
 JOB = "bench-latency"
 JOB_TEXT = f"""\
 import lockstep as ls
@@ -106,11 +110,12 @@ def _ours(folder: Path, plan: Plan) -> Block:
     ):
         with running(journal_feeder(folder, run.store_folder, RATE)) as feeder:
             run.wait_running()
-            from_us = _measure((run, feeder), plan)
+            from_us = _measure((run, feeder), plan, folder / "seen.log")
         everything = read_sightings(folder / "seen.log")
         seen = _warm(everything, from_us)
         took_ms = [one.epoch_s * 1000 for one in run.store.published(seen[0][0], seen[-1][0])]
     reader = Reader(folder / SINK_FOLDER)
+    checkpoint = replica_folder(run.store_folder, JOB, "r0") / "checkpoint"
     visible = [(_last(reader.table(epoch)), at) for epoch, at in everything]
     period_ms = _periods_ms(seen)
     return Block(
@@ -118,16 +123,38 @@ def _ours(folder: Path, plan: Plan) -> Block:
         epoch_ms=period_ms,
         period_ms=period_ms,
         waits_ms=waits_ms(read_sent(folder / "sent.log"), visible, from_us),
-        parts_ms={"sealed to published (epoch_s)": median(took_ms), **_our_parts(reader, seen)},
+        parts_ms={**_our_parts(reader, seen, checkpoint), "sealed_to_published": median(took_ms)},
     )
 
 
-def _our_parts(reader: Reader, seen: Sequence[Sighting]) -> Row:
-    """Sealing is stamped in the manifest, becoming visible by the observer."""
-    sealed = {epoch: found.epoch_time_us for epoch, _ in seen if (found := reader.publication(epoch)) is not None}
-    run = [(at - sealed[epoch]) / 1000 for epoch, at in seen]
-    after = [(sealed[epoch + 1] - at) / 1000 for epoch, at in seen if epoch + 1 in sealed]
-    return {"sealed to visible": median(run), "visible to next sealed": median(after)}
+def _our_parts(reader: Reader, seen: Sequence[Sighting], checkpoint: Path) -> Row:
+    """Between the traces that an epoch leaves: its manifest says when it was sealed, the files of the checkpoint when
+    Spark had noted the batch and when it had committed it (batch and epoch have the same number in a fresh job).
+
+    Spark forgets old batches, so only the newest ones tell.
+    """
+    parts: dict[str, list[float]] = {}
+    for epoch, seen_us in seen:
+        publication = reader.publication(epoch)
+        noted_us, committed_us = (_changed_us(checkpoint / log / str(epoch)) for log in ("offsets", "commits"))
+        before_us = _changed_us(checkpoint / "commits" / str(epoch - 1))
+        if publication is None or noted_us is None or committed_us is None or before_us is None:
+            continue
+        begun_us = max(before_us, publication.epoch_time_us)
+        for name, part_us in (
+            ("noted_by_spark", noted_us - begun_us),
+            ("computed_and_published", seen_us - noted_us),
+            ("committed", committed_us - seen_us),
+        ):
+            parts.setdefault(name, []).append(part_us / 1000)
+    return {name: median(values) for name, values in parts.items()}
+
+
+def _changed_us(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns // 1000
+    except FileNotFoundError:
+        return None
 
 
 def _by_hand(folder: Path, plan: Plan, side: str, *, partitions: int) -> Block:
@@ -138,7 +165,7 @@ def _by_hand(folder: Path, plan: Plan, side: str, *, partitions: int) -> Block:
         query = Child("the hand-written query", arguments, folder / "query.log", folder, process_environment())
         with killed(query):
             query.wait_until(lambda: bool(read_sightings(folder / "seen.log")), START_TIMEOUT_S, "the first batch")
-            from_us = _measure((query, feeder), plan)
+            from_us = _measure((query, feeder), plan, folder / "seen.log")
             # The reports are fetched once a second.
             time.sleep(1.5)
     everything = read_sightings(folder / "seen.log")
@@ -156,11 +183,14 @@ def _by_hand(folder: Path, plan: Plan, side: str, *, partitions: int) -> Block:
     )
 
 
-def _measure(children: Sequence[Child], plan: Plan) -> int:
-    """Let the warm-up and the measured time pass; when the measured time began."""
+def _measure(children: Sequence[Child], plan: Plan, seen_log: Path) -> int:
+    """Let the warm-up and the measured time pass, and more of it until some epochs were seen; when it began."""
     _pass(children, plan.warm_up_s)
     from_us = wall_us()
-    _pass(children, plan.measured_s)
+    for _ in range(EXTENSIONS_MAX):
+        _pass(children, plan.measured_s)
+        if len(_warm(read_sightings(seen_log), from_us)) >= EPOCHS_MIN:
+            break
     return from_us
 
 
@@ -205,10 +235,11 @@ def _report(plan: Plan, blocks: Sequence[Block], *, quick: bool) -> Report:
             *parts,
         ],
         verdicts=[
-            Verdict("median epoch time against by hand with Spark's defaults", ours_ms / default_ms, RATIO_LIMIT)
+            Verdict("median epoch time against by hand with Spark's defaults", ours_ms / default_ms, RATIO_LIMIT),
+            Verdict("the same against by hand with shuffle partitions = cores", ours_ms / few_ms, RATIO_LIMIT),
         ],
         notes=[
-            f"against by hand with as many shuffle partitions as cores, all else default: {ours_ms / few_ms:.2f}",
+            "Spark's default of 200 shuffle partitions suits no small machine: the second comparison is the one to look at",
             "ours counts from one visible epoch to the next, everything included; by hand it is triggerExecution alone",
             "by hand reads a socket and cannot replay it; ours reads the journal, and every record is on disk first",
             "end to end is from the feeder's sending to the moment a separate process sees the output",

@@ -31,15 +31,26 @@ _LINES = 10_000
 
 @dataclass(frozen=True)
 class Sales:
-    """How much input there is."""
+    """How much input there is: files of the same size, some of them read before the clock starts."""
 
-    records: int
-    files: int
+    records_per_file: int
+    warm_up_files: int
+    measured_files: int
 
     @property
-    def records_per_file(self) -> int:
-        """How many lines each file has."""
-        return self.records // self.files
+    def files(self) -> int:
+        """All of them."""
+        return self.warm_up_files + self.measured_files
+
+    @property
+    def records(self) -> int:
+        """All of them."""
+        return self.files * self.records_per_file
+
+    @property
+    def warm_up_records(self) -> int:
+        """Those that are read before the clock starts."""
+        return self.warm_up_files * self.records_per_file
 
 
 def write_sales(folder: Path, sales: Sales) -> None:
@@ -65,14 +76,16 @@ def lines(first: int, count: int) -> Iterator[str]:
     """Some of the records, one every millisecond of event time, out of order by up to two seconds.
 
     >>> print(*lines(1, 1), end="")
-    {"ts":"2024-01-01T00:00:00.001Z","key":"k5761","amount":761,"price":7.61}
+    {"ts":"2024-01-01T00:00:00.001Z","key":"k5761","amount":13,"price":0.13}
     """
     number = np.arange(first, first + count, dtype=np.int64)
     mixed = number * 2_654_435_761 % (1 << 32)
     late_ms = np.where(number > DISORDER_MS, mixed % DISORDER_MS, 0)
     for at_ms, mix in zip((number - late_ms).tolist(), mixed.tolist(), strict=True):
         at = BEGIN + timedelta(milliseconds=at_ms)
-        yield _line(at, f"k{mix % KEYS:04d}", mix % 1000, mix % 1000 / 100)
+        # From other bits than the key: every key has all amounts.
+        amount = (mix >> 14) % 1000
+        yield _line(at, f"k{mix % KEYS:04d}", amount, amount / 100)
 
 
 def _line(at: datetime, key: str, amount: int, price: float) -> str:
@@ -100,13 +113,20 @@ def in_order(table: pa.Table) -> pa.Table:
     """The rows without the closing records, as plain numbers, in a fixed order: ready to be compared."""
     columns = {
         "key": pc.cast(table["key"], pa.string()),
-        "window_start": pc.cast(table["window_start"], pa.int64()),
+        "window_start": _microseconds(table["window_start"]),
         "events": pc.cast(table["events"], pa.int64()),
         "total": pc.cast(table["total"], pa.int64()),
     }
     rows = pa.table(columns)
     rows = rows.filter(pc.not_equal(rows["key"], CLOSING_KEY))
     return rows.sort_by([("window_start", "ascending"), ("key", "ascending")]).combine_chunks()
+
+
+def _microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Spark's Parquet files hold nanoseconds, ours microseconds; plain numbers are microseconds already."""
+    if pa.types.is_timestamp(times.type):
+        times = pc.cast(times, pa.timestamp("us", times.type.tz))
+    return pc.cast(times, pa.int64())
 
 
 def differing(found: pa.Table, wanted: pa.Table) -> int:

@@ -46,6 +46,7 @@ class Finding:
 def doctor(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Make the class archive if it is missing (45 s, once).")] = False,
 ) -> None:
     """Look at the machine and the project folder: can jobs run here, and if not, what to do.
 
@@ -57,6 +58,10 @@ def doctor(
 
       lockstep --project /srv/alerts doctor --json
     """
+    if fix:
+        from lockstep.runtime.archive import build_archive
+
+        build_archive()
     findings = examine(project_of(context))
     failed = any(finding.verdict == "fail" for finding in findings)
     if as_json:
@@ -73,6 +78,7 @@ def examine(project: Project) -> list[Finding]:
         _python,
         _java,
         _pyspark,
+        _archive,
         _memory,
         lambda: _disk(project),
         lambda: _sqlite(project),
@@ -120,6 +126,18 @@ def _pyspark() -> Finding:
             f"pip install pyspark=={PYSPARK_VERSION}",
         )
     return Finding("PySpark", "ok", found)
+
+
+def _archive() -> Finding:
+    from lockstep.runtime.archive import archive_path
+
+    try:
+        path = archive_path()
+    except LockstepError:
+        return Finding("boot", "warn", "without Java there is no class archive either")
+    if path.exists():
+        return Finding("boot", "ok", f"class archive at {path}: replicas boot fast")
+    return Finding("boot", "warn", "no class archive: replicas take twice as long to boot", "lockstep doctor --fix")
 
 
 def _memory() -> Finding:

@@ -36,9 +36,11 @@ def judge(
     """The judgement, or None to wait for more digests."""
     votes = {one.replica: one.digest for one in digests if one.sink == divergence.sink and one.replica in live}
     waited_s = (now_us - divergence.at_us) / US_PER_S
-    if len(live) >= 3 and len(votes) < len(live) and waited_s < VOTES_TIMEOUT_S:
-        return None
     publisher = divergence.published_by.rpartition(".")[0]
+    # The publisher counts although it may be gone: with two others there can be a majority against it.
+    voters = {*live, publisher, divergence.replica}
+    if len(voters) >= 3 and len(votes) < len(live) and waited_s < VOTES_TIMEOUT_S:
+        return None
     votes.setdefault(divergence.replica, divergence.digest)
     # The publisher may be gone, but its vote is in the sink.
     votes.setdefault(publisher, divergence.published_digest)

@@ -38,13 +38,18 @@ def choose(situation: Situation, *, prefer_peer: bool, seed_beyond_epochs: int) 
     >>> choose(Situation(None, True, head=-1, floor=0, peers=()), prefer_peer=False, seed_beyond_epochs=50)
     'scratch'
     """
-    own_usable = situation.own_sound and situation.own is not None and situation.own.epoch + 1 >= situation.floor
-    own_epoch = situation.own.epoch if own_usable and situation.own else -1
-    peer = max((one for one in situation.peers if one.epoch > own_epoch), key=lambda one: one.epoch, default=None)
+    own = situation.own if situation.own_sound else None
+    if own is not None and situation.floor > max(0, own.epoch):
+        # The entry of its own epoch is needed too: the next epoch begins at that cut.
+        own = None
+    own_epoch = own.epoch if own is not None else -1
+    # Whoever is told to prefer a peer may be ahead of all of them, and wrong.
+    beyond = -1 if prefer_peer else own_epoch
+    peer = max((one for one in situation.peers if one.epoch > beyond), key=lambda one: one.epoch, default=None)
     far_behind = situation.head - own_epoch > seed_beyond_epochs
-    if peer is not None and (prefer_peer or far_behind or (not own_usable and situation.floor > 0)):
+    if peer is not None and (prefer_peer or far_behind or (own is None and situation.floor > 0)):
         return peer.replica
-    if own_usable:
+    if own is not None:
         return "own"
     return "scratch" if situation.floor == 0 else ""
 

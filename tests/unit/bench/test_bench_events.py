@@ -107,7 +107,7 @@ def test_a_line_that_is_still_being_written_is_left_for_later(tmp_path: Path) ->
 
 def test_expected_sales_are_those_that_a_plain_loop_counts(tmp_path: Path) -> None:
     source = tmp_path / "sales"
-    write_sales(source, Sales(records=6_000, files=3))
+    write_sales(source, Sales(records_per_file=2_000, warm_up_files=1, measured_files=2))
     wanted: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
     for path in source.glob("sales-0*.jsonl"):
         for line in path.read_text().splitlines():
@@ -126,7 +126,7 @@ def test_sales_are_the_same_however_they_are_cut_into_pieces() -> None:
 
 def test_files_of_sales_are_in_the_order_of_their_times_with_the_closing_ones_last(tmp_path: Path) -> None:
     source = tmp_path / "sales"
-    write_sales(source, Sales(records=40, files=4))
+    write_sales(source, Sales(records_per_file=10, warm_up_files=2, measured_files=2))
     by_time = sorted(source.iterdir(), key=lambda path: path.stat().st_mtime_ns)
     assert [path.name for path in by_time] == sorted(path.name for path in by_time)
     assert by_time[-1].name.startswith("sales-closing")
@@ -147,4 +147,13 @@ def test_the_closing_records_are_not_compared() -> None:
 
 
 def test_a_rate_counts_the_pauses_between_batches() -> None:
-    assert rate([Step(10.0, 11.0, 50), Step(14.0, 15.0, 50)]) == 20.0
+    assert rate([Step(11.0, 12.0, 50), Step(14.0, 15.0, 50)], since_s=10.0) == 20.0
+
+
+def test_nanoseconds_and_microseconds_are_the_same_time() -> None:
+    at = [datetime(2024, 1, 1)]
+    tables = [
+        pa.table({"key": ["a"], "window_start": pa.array(at, pa.timestamp(unit)), "events": [1], "total": [2]})
+        for unit in ("us", "ns")
+    ]
+    assert differing(in_order(tables[0]), in_order(tables[1])) == 0
