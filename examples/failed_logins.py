@@ -4,7 +4,7 @@ To try it, in an empty folder (each command in a terminal of its own):
 
     lockstep plan failed_logins.py
     lockstep run failed_logins.py --replicas 2
-    python feed_logins.py | lockstep put logins
+    python make_logins.py | lockstep put logins
     lockstep tail out/alerts --follow
 
 Then kill either replica (`lockstep status --json` has their pids) and watch nothing happen.

@@ -6,7 +6,7 @@ output computed anew from the ledger by one plain loop.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Mapping, Sequence
 
 from lockstep.clock import US_PER_S
@@ -31,6 +31,8 @@ class History:
         self._sources = sources
         self._settings = settings
         self._trace: deque[str] = deque(maxlen=TRACE_LINES)
+        self.told: Counter[str] = Counter()
+        """How often each kind of trouble happened."""
         self.entries: dict[int, Entry] = {}
         self.sealed_us: dict[int, int] = {}
         self.reference: dict[int, State] = {-1: State()}
@@ -87,7 +89,9 @@ class History:
     def computed(self, epoch: int, sink: str, found: str, *, by: str) -> None:
         """A replica reported a digest."""
         right = digest(self.reference[epoch], sink)
-        violations = promises.equality([(epoch, sink, VERSION, "the reference", right), (epoch, sink, VERSION, by, found)])
+        violations = promises.equality(
+            [(epoch, sink, VERSION, "the reference", right), (epoch, sink, VERSION, by, found)]
+        )
         if violations and self.damage_is_expected:
             self.note(by, f"wrong digest of {epoch}")
             self.wrong.append((epoch, sink, by))
@@ -109,7 +113,9 @@ class History:
         for step in TIME_STEPS:
             mark, right = entry.marks[step.id], newest.get(step.id)
             if (mark or 0) < (right or 0) or (step.idle_after_us is None and mark != right):
-                violations.append(f"marks: epoch {entry.epoch} has {step.id} at {mark}, its records before are at {right}")
+                violations.append(
+                    f"marks: epoch {entry.epoch} has {step.id} at {mark}, its records before are at {right}"
+                )
             if before and (mark or 0) < (before.marks[step.id] or 0):
                 violations.append(f"marks: epoch {entry.epoch} moves {step.id} back")
         return violations

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 EXIT_KILLED = -9
+START = State()
 AWAKENING_S = 0.2
 """Over this long the threads of a process that hung come back to life, in any order."""
 _SEAL_RETRY_S = 1.0
@@ -82,14 +83,21 @@ class Checkpoint:
 
     epoch: int = -1
     begun_epoch: int = -1
-    state: State = State()
+    state: State = START
     sound: bool = True
 
 
 class SimReplica:
     """One process. Towards the supervisor it looks like ``control.processes.ReplicaProcess``."""
 
-    STEPS: ClassVar[tuple[str, ...]] = ("begin", "run", "digest", *(f"publish {sink}" for sink in SINKS), "finish", "commit")
+    STEPS: ClassVar[tuple[str, ...]] = (
+        "begin",
+        "run",
+        "digest",
+        *(f"publish {sink}" for sink in SINKS),
+        "finish",
+        "commit",
+    )
     """The life of an epoch; every step but ``run`` is durable once it is done."""
 
     def __init__(self, world: World, spec: ReplicaSpec, *, gently: bool, pid: int) -> None:
@@ -116,7 +124,7 @@ class SimReplica:
         self._ours = False
         self._is_hit = False
         self._limit = world.settings.records_per_epoch_start
-        self._store = cast(Store, ReplicaStore(world.store, pid))
+        self._store = cast("Store", ReplicaStore(world.store, pid))
         self.after(0.05, self._begin)
 
     # What the supervisor asks of a process.
@@ -200,12 +208,17 @@ class SimReplica:
         """A line for the trace."""
         self.world.history.note(str(self.holder) + ("*" if self.zombie else ""), what)
 
+    def tell(self, what: str) -> None:
+        """A line for the trace that is counted too: tests ask whether it ever happened."""
+        self.note(what)
+        self.world.history.told[f"zombie {what}" if self.zombie else what] += 1
+
     def _guarded(self, step: str, action: Callable[[], float | None], then: Callable[[], None]) -> None:
         """A durable step and what follows it, with a fault drawn for before or after it."""
-        fault = self.world.faults.at_step()
+        fault = self.world.faults.at_step(self.name)
         after = fault is not None and self.world.faults.is_after()
         if fault is not None:
-            self.note(f"{fault} {'after' if after else 'before'} {step}")
+            self.tell(f"{fault} {'after' if after else 'before'} {step}")
         if fault == "crash" and not after:
             self.crash()
         elif fault is not None and not after:
@@ -273,7 +286,7 @@ class SimReplica:
         situation = Situation(standing, sound, head_epoch, self._store.floor(), peers)
         beyond = self.world.settings.seed_beyond_epochs
         choice = beginning.choose(situation, prefer_peer=self._prefer_peer, seed_beyond_epochs=beyond)
-        self.note(f"starts from {choice or 'nothing'}")
+        self.tell(f"starts from {'a peer' if choice in self.world.checkpoints else choice or 'nothing'}")
         self._take(choice)
 
     def _is_sound(self, own: Checkpoint, head_epoch: int) -> bool:
@@ -336,7 +349,7 @@ class SimReplica:
         try:
             held = self.world.store.seal(proposal, self.holder)
         except StoreError as error:
-            self.note(f"may not seal {proposal.epoch}: {error.code}")
+            self.tell(f"may not seal: {error.code}")
             if error.code == "LS0405":
                 self.after(0.05, lambda: self.exit(EXIT_RETIRED))
             else:
@@ -410,7 +423,8 @@ class SimReplica:
     def _digest_epoch(self) -> float:
         epoch, who = self._entry.epoch, self.holder
         found = [
-            Digest(epoch, sink, who.replica, who.incarnation, digest(self._next_state, sink), 1, VERSION) for sink in SINKS
+            Digest(epoch, sink, who.replica, who.incarnation, digest(self._next_state, sink), 1, VERSION)
+            for sink in SINKS
         ]
         self._store.add_digests(found)
         for one in found:
@@ -425,6 +439,8 @@ class SimReplica:
         held = side.publish(wanted, self.world.timeline.now_us)
         if len(side.visible) > visible:
             self.world.history.published(side)
+        elif self.zombie:
+            self.tell("publishes second")
         self._ours = self._ours or held.by == wanted.by
         if held.digest == ours:
             return 0.005
@@ -442,7 +458,9 @@ class SimReplica:
 
     def _await_verdict(self, sink: str, index: int) -> None:
         mine = (self._entry.epoch, sink, self.name, self.holder.incarnation)
-        found = [one for one in self._store.divergences() if (one.epoch, one.sink, one.replica, one.incarnation) == mine]
+        found = [
+            one for one in self._store.divergences() if (one.epoch, one.sink, one.replica, one.incarnation) == mine
+        ]
         verdict = found[0].verdict
         if not verdict:
             self.after(_VERDICT_POLL_S, lambda: self._await_verdict(sink, index))

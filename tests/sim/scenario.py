@@ -41,6 +41,8 @@ class Scenario:
     pause_chance: float = 0.0
     damage_chance: float = 0.0
     """That a crash leaves the replica's checkpoint in a state that is found unsound."""
+    faulty: tuple[str, ...] = ("r0", "r1", "r2")
+    """Who is struck by crashes, hangs and pauses."""
     zombie_chance: float = 0.0
     """That killing a replica that hangs does not reach it: it goes on later, replaced by then."""
     slowness: tuple[float, ...] = (1.0, 1.0, 1.0)
@@ -55,6 +57,9 @@ class Scenario:
     """When one replica's state silently changes."""
     quiet_s: tuple[tuple[float, float], ...] = ()
     """When the second source has no records."""
+    recovery_s_max: float = 60.0
+    """After the last fault every replica is back within the lead by then. The longest way: a replica three times slower
+    starts from scratch, 30 epochs behind, and gains one in about a second, as pacing leaves it half of the time."""
     settings: RunSettings = SETTINGS
 
     @property
@@ -90,10 +95,10 @@ class Faults:
         self._draw = draw
         self.active = True
 
-    def at_step(self) -> Fault | None:
+    def at_step(self, replica: str) -> Fault | None:
         """What happens to a replica at a durable step."""
         lot = self._draw.random()
-        if not self.active:
+        if not self.active or replica not in self._scenario.faulty:
             return None
         chances: tuple[tuple[Fault, float], ...] = (
             ("crash", self._scenario.crash_chance),

@@ -17,7 +17,7 @@ from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings, Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control import supervisor as supervising
-from lockstep.control.supervisor import Supervisor
+from lockstep.control.supervisor import Supervisor, replica_names
 from lockstep.observe import promises
 from lockstep.runtime import reporting
 from lockstep.runtime.spec import ReplicaSpec
@@ -26,14 +26,11 @@ from tests.sim.history import History, PromiseBroken
 from tests.sim.memory_store import MemoryStore
 from tests.sim.pipeline import SINKS, SimSink, SimSource
 from tests.sim.replica import EXIT_KILLED, Checkpoint, SimReplica
-from tests.sim.scenario import Faults, Scenario
+from tests.sim.scenario import Faults, Scenario, random_scenario
 from tests.sim.timeline import START_US, Timeline
 
 SETTLED_S = 5.0
 """An epoch sealed this long ago, in calm, has to be published."""
-RECOVERY_S_MAX = 60.0
-"""After the last fault every replica is back within the lead by then. The longest way: a replica three times slower
-starts from scratch, 30 epochs behind, and gains one in about a second, as pacing leaves it half of the time."""
 GAP_S_MAX = 4.0
 """The longest silence while a replica is up: the lag timeout (1.5 s), an epoch that a pause fell into, and the
 interval that pacing then asks for (twice the slowest epoch)."""
@@ -136,6 +133,7 @@ class World:
         self._blackout = True
 
     def _corrupt(self) -> None:
+        """Hit one replica that is up, whichever the seed says."""
         candidates = [one for one in self.live() if one.said == "running" and not one.is_still]
         if not candidates:
             self.timeline.after(0.5, self._corrupt)
@@ -147,7 +145,7 @@ class World:
         settings = Settings(run=self.settings)
         template = ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {})
         self._supervisor = Supervisor(
-            cast(Store, self.store),
+            cast("Store", self.store),
             template,
             settings,
             cast("dict[str, SourceSide]", self.sources),
@@ -182,9 +180,10 @@ class World:
         if len(running) == self.scenario.replicas:
             self.history.check(promises.readiness(running, self.head, self.settings.lead_epochs_max))
             return True
-        if self.timeline.elapsed_s > self.scenario.faults_s + RECOVERY_S_MAX:
-            away = [name for name in self._supervisor.slots if name not in running] if self._supervisor else []
-            self.history.check([f"progress: {name} did not come back within {RECOVERY_S_MAX:.0f} s" for name in away])
+        limit_s = self.scenario.recovery_s_max
+        if self.timeline.elapsed_s > self.scenario.faults_s + limit_s:
+            away = [name for name in replica_names(self.scenario.replicas) if name not in running]
+            self.history.check([f"progress: {name} did not come back within {limit_s:.0f} s" for name in away])
         return False
 
     def _sleep(self, seconds: float) -> None:
@@ -215,12 +214,12 @@ class World:
             yield
 
 
-def run_seed(seed: int, scenario: Scenario, store: Any = None, timeline: Timeline | None = None) -> World:
-    """Run one seed; a broken promise names the seed and how to run it again."""
-    world = World(seed, scenario, store, timeline)
+def run_seed(seed: int, scenario: Scenario | None = None, store: Any = None, timeline: Timeline | None = None) -> World:
+    """Run one seed, of a given scenario or of its own; a broken promise names the seed and how to run it again."""
+    world = World(seed, scenario or random_scenario(seed), store, timeline)
     try:
         world.run()
     except PromiseBroken as broken:
-        again = f"LOCKSTEP_SIM_SEED={seed} .venv/bin/python -m pytest tests/sim -k seed"
-        raise PromiseBroken(f"{broken}\n\nseed {seed}; again with: {again}") from None
+        again = f"; again: LOCKSTEP_SIM_SEED={seed} .venv/bin/python -m pytest tests/sim -k no_seed_breaks"
+        raise PromiseBroken(f"{broken}\n\nseed {seed}{'' if scenario else again}") from None
     return world

@@ -28,7 +28,7 @@ from lockstep.connect.working import source_side
 from lockstep.errors import LockstepError
 from lockstep.runtime.checkpoint import standing
 from lockstep.runtime.marks import TimeStep
-from lockstep.runtime.replica import Replica, explained_failure, source_frames, time_steps
+from lockstep.runtime.replica import Replica, explained_failure, time_steps
 from lockstep.runtime.sealing import Sealer
 from lockstep.runtime.source import LockstepSource
 from lockstep.runtime.spec import ReplicaSpec
@@ -115,8 +115,12 @@ class ReplicaHere(Replica):
         if self._crash_after(self.runner.at.epoch):
             raise RuntimeError("the replica crashes here, its epoch published and not committed")
 
-    def _source_frame(self, session: SparkSession) -> Any:
-        return source_frames(session, self.spec, self.drain_flag, self._tasks)
+    def _tasks_max(self, session: SparkSession) -> int:
+        return self._tasks
+
+    def _others_publish(self) -> bool:
+        """No warm-up: the JVM is shared and warm."""
+        return False
 
     def _new_sealer(self, sources: Mapping[str, SourceSide], steps: tuple[TimeStep, ...]) -> Sealer:
         return SealerByHand(self.store, self.holder, sources, steps, self.settings.run, _raise)
@@ -149,7 +153,7 @@ class Trial:
         tasks: int = 2,
         crash_after: Callable[[int], bool] = lambda epoch: False,
     ) -> ReplicaHere:
-        """Start (or start again, from its checkpoint) a replica with so many shuffle partitions and tasks per source."""
+        """Start a replica (again, from its checkpoint) with so many shuffle partitions and tasks per source."""
         own = self.session.newSession()
         own.conf.set("spark.sql.shuffle.partitions", str(partitions))
         own.dataSource.register(LockstepSource)
@@ -221,7 +225,8 @@ class Trial:
 
     def rows(self, path: str = "out", epoch: int | None = None, table: str | None = None) -> list[dict[str, Any]]:
         """What is published in a sink of this trial, of one epoch or of all."""
-        return self.table(path, epoch, table).to_pylist()
+        rows: list[dict[str, Any]] = self.table(path, epoch, table).to_pylist()
+        return rows
 
     def table(self, path: str = "out", epoch: int | None = None, table: str | None = None) -> pa.Table:
         return read(self.folder / path, None if epoch is None else [epoch], table=table)

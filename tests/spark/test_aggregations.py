@@ -148,7 +148,7 @@ def test_windows_hold_what_came_in_time_and_close_in_the_epoch_that_time_passes_
     events = job.source("events", ls.journal("events", schema=SCHEMA, partitions=2)).event_time(
         "at", out_of_order=f"{OUT_OF_ORDER_S} seconds"
     )
-    values = {"records": F.count("*"), "total": F.sum("n"), "money": F.sum("price")}
+    values: dict[str, Any] = {"records": F.count("*"), "total": F.sum("n"), "money": F.sum("price")}
     events.key_by("user").window(ls.tumbling("10 seconds")).agg(**values).to(ls.files("tumbling"))
     events.key_by("user").window(ls.sliding("20 seconds", every="5 seconds")).agg(**values).to(ls.files("sliding"))
     events.window(ls.tumbling("30 seconds")).agg(**values).to(ls.files("unkeyed"))

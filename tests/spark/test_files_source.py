@@ -14,10 +14,11 @@ from tests.spark.conftest import NewTrial
 from tests.spark.harness import START_US
 
 SCHEMA = "id bigint, name string, price double, at timestamp"
+COLUMNS = "columns={id: 'BIGINT', name: 'VARCHAR', price: 'DOUBLE', at: 'TIMESTAMPTZ'}"
 READERS = {
-    "jsonl": "read_json('{files}', format='newline_delimited', columns={{id: 'BIGINT', name: 'VARCHAR', price: 'DOUBLE', at: 'TIMESTAMPTZ'}})",
-    "csv": "read_csv('{files}', header=true, columns={{id: 'BIGINT', name: 'VARCHAR', price: 'DOUBLE', at: 'TIMESTAMPTZ'}})",
-    "parquet": "read_parquet('{files}')",
+    "jsonl": f"read_json(FILES, format='newline_delimited', {COLUMNS})",
+    "csv": f"read_csv(FILES, header=true, {COLUMNS})",
+    "parquet": "read_parquet(FILES)",
 }
 COPY = {"jsonl": "FORMAT json", "csv": "FORMAT csv, HEADER", "parquet": "FORMAT parquet"}
 
@@ -67,7 +68,7 @@ def test_files_are_read_once_a_corrupt_one_is_set_aside_and_the_rest_equals_duck
     _write(folder, format, 2, age_s=20)
     ran._sealer._sources["prices"]._watch.look_soon()  # type: ignore[attr-defined]
     ran.run(2)
-    files = READERS[format].format(files=f"{folder}/part-*.{format}")
+    files = READERS[format].replace("FILES", f"'{folder}/part-*.{format}'")
     wanted = _database().execute(f'SELECT id, name, price, "at" FROM {files} WHERE id <> 7 ORDER BY id').fetchall()
     found = sorted((tuple(row.values()) for row in ran.rows()), key=lambda row: int(row[0]))
     assert len(wanted) == 149

@@ -178,6 +178,7 @@ def test_map_batches_may_return_fewer_records(ran: Trial) -> None:
 
 def test_every_kind_of_step_has_a_lowering() -> None:
     def kinds(cls: type) -> Iterator[type]:
+        below: type
         for below in cls.__subclasses__():
             yield from kinds(below)
             if not below.__name__.startswith("_") and below.__module__.startswith("lockstep."):

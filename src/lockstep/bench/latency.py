@@ -239,7 +239,7 @@ def _report(plan: Plan, blocks: Sequence[Block], *, quick: bool) -> Report:
             Verdict("the same against by hand with shuffle partitions = cores", ours_ms / few_ms, RATIO_LIMIT),
         ],
         notes=[
-            "Spark's default of 200 shuffle partitions suits no small machine: the second comparison is the one to look at",
+            "Spark's default of 200 shuffle partitions suits no small machine: look at the second comparison",
             "ours counts from one visible epoch to the next, everything included; by hand it is triggerExecution alone",
             "by hand reads a socket and cannot replay it; ours reads the journal, and every record is on disk first",
             "end to end is from the feeder's sending to the moment a separate process sees the output",

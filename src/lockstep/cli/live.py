@@ -35,7 +35,7 @@ _REPLICA_STYLES = {
     "failed": "bold red",
     "given up": "bold red",
 }
-_WAIT_NOTE = "each replica boots a JVM first, usually 10 to 20 seconds"
+_WAIT_NOTE = "a JVM takes 10 to 20 seconds to boot"
 
 
 class LiveTable:
@@ -49,10 +49,12 @@ class LiveTable:
         # No thread of its own: it is drawn when the supervisor has looked, and costs nothing in between.
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False)
         self._note = ""
+        self._drawing = False
 
     def begin(self) -> None:
         """Take over the bottom of the terminal."""
         self._live.start()
+        self._drawing = True
 
     def show(self, overview: Overview) -> None:
         """Draw the job as it is; new events go above the table and stay."""
@@ -61,15 +63,18 @@ class LiveTable:
         self._live.update(live_table(self._job, overview, self._note), refresh=True)
 
     def say(self, text: str) -> None:
-        """Keep a line above the table, and until the end below it."""
-        self._note = text
-        self._console.print(Text(text, style="bold"))
+        """Keep a line below the table until something else is to be said."""
+        if self._drawing:
+            self._note = text
+        else:
+            self._console.print(Text(text, style="bold"))
 
     def end(self, last: Overview) -> None:
         """Leave the last state on the terminal."""
         self._note = ""
         self.show(last)
         self._live.stop()
+        self._drawing = False
 
 
 def live_table(job: str, overview: Overview, note: str = "") -> Group:
@@ -79,7 +84,7 @@ def live_table(job: str, overview: Overview, note: str = "") -> Group:
     if health.state in ("degraded", "not running") and not note:
         parts.append(Text(f"{health.state}: {health.reason}", style="bold red"))
     elif health.state == "starting":
-        parts.append(Text(_WAIT_NOTE, style="dim"))
+        parts.append(Text(f"{health.reason}: {_WAIT_NOTE}", style="dim"))
     elif health.state == "healthy" and not all(one.within_lead for one in health.replicas):
         parts.append(Text(health.reason, style="yellow"))
     if note:

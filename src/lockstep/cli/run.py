@@ -144,6 +144,7 @@ def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_js
     except LockstepError as error:
         failure = error
     finally:
+        follower.tell_stop()
         last = watcher.look(wall_us())
         display.end(last)
         prepared.store.close()
@@ -219,7 +220,7 @@ class Follower:
 
     def tick(self) -> None:
         """Look and show, if the interval has passed."""
-        self._tell_stop()
+        self.tell_stop()
         if time.monotonic() < self._next_s:
             return
         overview = self._watcher.look(wall_us())
@@ -234,7 +235,8 @@ class Follower:
             self._display.say(f"epoch {self._until_epoch} is published: stopping")
             self._supervisor.stop()
 
-    def _tell_stop(self) -> None:
+    def tell_stop(self) -> None:
+        """Say what a signal has set going, once."""
         stops = min(2, self._supervisor.stops)
         if stops > self._stops_told:
             self._stops_told = stops

@@ -157,13 +157,18 @@ def _state(replicas: Sequence[ReplicaHealth], wanted: int) -> tuple[State, str]:
         return ("stopped", "the next run goes on from there") if stopped else ("not running", "no replica is alive")
     if any(one.state == "draining" for one in alive):
         return "stopping", "the epoch under way is finished first"
-    if all(one.state in _BOOTING and one.restarts == 0 for one in replicas):
-        return "starting", "Spark is starting"
     if len(ready) < min(2, wanted):
+        if others and all(one.within_lead or _starts_for_the_first_time(one) for one in replicas):
+            return "starting", others
         return "degraded", others or f"{len(ready)} of {wanted} replicas were started"
     if others:
         return "healthy", f"{len(ready)} of {len(replicas)} replicas are within the lead: {others}"
     return "healthy", "every replica is within the lead"
+
+
+def _starts_for_the_first_time(one: ReplicaHealth) -> bool:
+    """Nothing is wrong with such a replica: the run has just begun."""
+    return one.starting_s is not None and one.restarts == 0
 
 
 def _complaint(replica: ReplicaHealth) -> str:

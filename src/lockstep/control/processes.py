@@ -33,6 +33,8 @@ class ReplicaProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "lockstep.runtime.replica", str(path)],
             stdin=subprocess.PIPE,
+            # Unbuffered: a word to a replica that is gone fails when it is said, and not again when the pipe is closed.
+            bufsize=0,
             # Standard output stays ours: the console sink writes there. Everything else goes to the log.
             stdout=None,
             stderr=self._log,
@@ -65,6 +67,8 @@ class ReplicaProcess:
 
     def drain(self) -> None:
         """Ask it to finish the epoch under way and end."""
+        if self._process.poll() is not None:
+            return
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(b"drain\n")

@@ -37,6 +37,8 @@ class Seen:
     given_up: bool = False
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
+    failed_after: int | None = None
+    """The newest epoch it had computed when it last met an error of the job itself; None if it never did."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def _for_ended(
         return Start(one.name, "auto")
     if one.exit_code == EXIT_DRAINED:
         return None
-    if one.exit_code == EXIT_JOB_ERROR and not any(other.alive for other in replicas if other.name != one.name):
+    if one.exit_code == EXIT_JOB_ERROR and not _may_pass_elsewhere(one, replicas):
         return StopJob(one.name, "the job itself fails, so starting it again would fail again")
     recent = restarts_within(one.restarts_us, now_us, settings)
     if len(recent) >= settings.restarts_max:
@@ -134,6 +136,12 @@ def _for_ended(
     # A checkpoint that failed once is not tried again while a peer has a good one.
     unsound = one.exit_code in (EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_JOB_ERROR) or len(recent) >= 2
     return Start(one.name, "peer" if unsound and others else "auto")
+
+
+def _may_pass_elsewhere(one: Seen, replicas: Sequence[Seen]) -> bool:
+    """Whether another replica may get past the error: one that lives and has not met it at the same epoch itself."""
+    others = [other for other in replicas if other.name != one.name]
+    return any(other.alive for other in others) and all(other.failed_after != one.failed_after for other in others)
 
 
 def restarts_within(restarts_us: Sequence[int], now_us: int, settings: RunSettings) -> list[int]:

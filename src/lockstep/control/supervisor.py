@@ -16,7 +16,7 @@ from lockstep.control.processes import ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.supervision import Action, GiveUp, Kill, Seen, Start, StopJob, decide
 from lockstep.errors import LockstepError, RunError, from_wire
-from lockstep.runtime.spec import ReplicaSpec, Seed
+from lockstep.runtime.spec import EXIT_DRAINED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.store.protocols import Divergence, Progress, Store
 
 TICK_S = 0.1
@@ -39,6 +39,7 @@ class Slot:
     given_up: bool = False
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
+    failed_after: int | None = None
 
 
 class Supervisor:
@@ -97,7 +98,7 @@ class Supervisor:
 
     def _seen(self, slot: Slot, said: Progress | None, head: int, now: int) -> Seen:
         if slot.process is not None and (code := slot.process.exit_code()) is not None:
-            self._ended(slot, code, said)
+            self._ended(slot, code)
         alive = slot.process is not None
         mine = said if said is not None and slot.process is not None and said.pid == slot.process.pid else None
         if slot.process is not None and slot.process.gentle and mine is not None and mine.state == "running":
@@ -114,17 +115,23 @@ class Supervisor:
             given_up=slot.given_up,
             behind_since_us=slot.behind_since_us,
             behind_then_epochs=slot.behind_then_epochs,
+            failed_after=slot.failed_after,
         )
 
-    def _ended(self, slot: Slot, code: int, said: Progress | None) -> None:
+    def _ended(self, slot: Slot, code: int) -> None:
         """A process is gone: clear up after it, and take it out of everyone's reckoning."""
         assert slot.process is not None
         slot.process.kill()
+        said = next((one for one in self._store.progress() if one.replica == slot.name), None)
         pid, slot.process = slot.process.pid, None
         slot.exit_code, slot.ended_us = code, wall_us()
+        if code == EXIT_JOB_ERROR:
+            slot.failed_after = said.epoch if said is not None and said.pid == pid else -1
         self._store.retire(slot.name)
         if said is not None and said.pid == pid:
-            self._store.report(replace(said, state="stopped" if code == 0 else "failed", updated_us=wall_us()))
+            # A second Ctrl-C kills: that is how the user wanted it to stop.
+            state = "stopped" if code == EXIT_DRAINED or self.stops > 1 else "failed"
+            self._store.report(replace(said, state=state, updated_us=wall_us()))
             self._sweep(f"{slot.name}.{said.incarnation}")
         self._store.add_event("replica-ended", f"exit code {code}", slot.name)
 
@@ -234,9 +241,8 @@ class Supervisor:
         for _, process in running:
             process.kill()
         # Only now is the store told: whatever goes wrong there, no process is left behind.
-        progress = {one.replica: one for one in self._store.progress()}
         for (slot, _), code in zip(running, codes, strict=True):
-            self._ended(slot, -signal.SIGKILL if code is None else code, progress.get(slot.name))
+            self._ended(slot, -signal.SIGKILL if code is None else code)
         self._store.release(LEASE, self._identity)
 
 

@@ -80,7 +80,9 @@ def seal_interval_s(view: View, settings: RunSettings) -> float:
         return settings.epoch_interval_s
     slowest_s = max(one.epoch_s for one in live)
     behind = any(one.state == "catching-up" for one in live)
-    return max(settings.epoch_interval_s, slowest_s * (SLACK_CATCHING_UP if behind else SLACK))
+    wanted_s = slowest_s * (SLACK_CATCHING_UP if behind else SLACK)
+    # Whoever takes longer than the lag timeout leaves the set; one epoch with a long pause in it must not hold all.
+    return max(settings.epoch_interval_s, min(wanted_s, settings.lag_timeout_s))
 
 
 def slowest_in_set(view: View, settings: RunSettings) -> int:

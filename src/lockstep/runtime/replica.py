@@ -61,6 +61,8 @@ from lockstep.store.sqlite_store import open_store
 _POLL_S = 0.05
 _JOB_ERRORS = ("LS01", "LS02", "LS03", "LS05")
 """Areas of errors that starting again cannot mend."""
+_PASSING = ("LS0508", "LS0511")
+"""But these can pass: a full disk, a sink that somebody holds locked."""
 
 
 class Replica:
@@ -77,6 +79,8 @@ class Replica:
         self.reporter = Reporter(store, holder, self.retired.set, self.settings.run.lead_epochs_max)
         self.runner: EpochRunner | None = None
         self.sealer: Sealer | None = None
+        self.sealing_error: LockstepError | None = None
+        self.last_trouble: LockstepError | None = None
 
     def run(self) -> int:
         """Boot, take a checkpoint, follow the ledger; the exit code says how it ended."""
@@ -92,7 +96,7 @@ class Replica:
             # Spark's workers cannot import the job's file, so its functions travel whole.
             cloudpickle.register_pickle_by_value(sys.modules[name])
         graph = job.job.graph()
-        tasks = int(session.sparkContext.defaultParallelism)
+        tasks = self._tasks_max(session)
         if self._others_publish():
             frames = source_frames(session, self.spec, self.drain_flag, tasks, warm_up_epochs=EPOCHS)
             warm_up(compile_job(graph, frames), self.spec.folder / "scratch" / "warm-up", self._is_stopping)
@@ -106,6 +110,9 @@ class Replica:
         session = open_session(name, self.settings.spark_of(self.spec.replica), scratch)
         session.dataSource.register(LockstepSource)
         return session
+
+    def _tasks_max(self, session: SparkSession) -> int:
+        return int(session.sparkContext.defaultParallelism)
 
     def _others_publish(self) -> bool:
         others = [one for one in self.store.progress() if one.replica != self.spec.replica]
@@ -174,14 +181,19 @@ class Replica:
     def _sealing_failed(self, error: LockstepError) -> None:
         if error.code == "LS0405":
             self.retired.set()
-            return
-        self.store.add_event("sealing-failed", str(error), self.holder.replica)
+        elif is_job_error(error):
+            self.sealing_error = error
+        elif str(error) != str(self.last_trouble):
+            self.last_trouble = error
+            self.store.add_event("sealing-failed", str(error), self.holder.replica)
 
     def _follow(self, query: StreamingQuery) -> int:
         assert self.runner is not None and self.sealer is not None
         while query.isActive:
             if self.retired.is_set():
                 return EXIT_RETIRED
+            if self.sealing_error is not None:
+                raise self.sealing_error
             if self.sealer.crash is not None:
                 raise RunError("LS0601", f"sealing failed: {self.sealer.crash!r}", hint="see the replica's log.")
             if self.drain.is_set():
@@ -297,7 +309,12 @@ def exit_code(error: LockstepError) -> int:
         return EXIT_DIVERGED
     if error.code in ("LS0604", "LS0605"):
         return EXIT_CHECKPOINT
-    return EXIT_JOB_ERROR if error.code.startswith(_JOB_ERRORS) else EXIT_FAILED
+    return EXIT_JOB_ERROR if is_job_error(error) else EXIT_FAILED
+
+
+def is_job_error(error: LockstepError) -> bool:
+    """Whether the job itself is wrong, so that starting again would only fail again."""
+    return error.code.startswith(_JOB_ERRORS) and error.code not in _PASSING
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,12 +13,14 @@ import pytest
 from rich.console import Console
 
 import lockstep.bench.demo.report as report
+from lockstep.api.loading import load_job
 from lockstep.bench.demo.checking import Comparison
 from lockstep.bench.demo.narrating import Narrator
 from lockstep.bench.demo.picture import draw
 from lockstep.bench.demo.running import JOB_FILE
 from lockstep.bench.demo.story import Story, chapter
 from lockstep.bench.demo.summary import show_summary
+from lockstep.store.arrow import arrow_schema, batch_from_json_lines
 from tests.unit.bench_demo.parts_for_demo import part
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,6 +83,22 @@ def test_without_a_terminal_progress_is_plain_lines() -> None:
 
 def test_the_example_is_the_job_that_the_demo_runs() -> None:
     assert (ROOT / "examples" / "saas_monitor.py").read_text() == JOB_FILE.read_text()
+
+
+@pytest.mark.parametrize("file", ["saas_monitor.py", "failed_logins.py"])
+def test_every_example_is_a_job_that_can_be_planned(file: str) -> None:
+    graph = load_job(str(ROOT / "examples" / file)).job.graph()
+    assert [sink.spec.to_json()["path"] for sink in graph.sinks] == ["out/alerts"]
+
+
+def test_the_logins_that_are_made_fit_the_journal_that_they_are_put_into() -> None:
+    (source,) = load_job(str(ROOT / "examples" / "failed_logins.py")).job.graph().sources
+    command = [sys.executable, str(ROOT / "examples" / "make_logins.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.kill()
+    assert batch_from_json_lines(lines, arrow_schema(source.spec.schema), 1).num_rows == 3
 
 
 def _attributes(page: str) -> list[tuple[str, str, str]]:

@@ -73,7 +73,7 @@ def test_a_degraded_job_says_why() -> None:
 def test_while_everything_starts_nothing_looks_wrong() -> None:
     drawn = _drawn(STARTING, 80)
     assert "starting 7 s" in drawn
-    assert "usually 10 to 20 seconds" in drawn
+    assert "10 to 20 seconds to boot" in drawn
     assert "degraded" not in drawn
 
 

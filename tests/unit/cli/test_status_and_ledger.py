@@ -79,6 +79,7 @@ def test_a_job_whose_replicas_boot_for_the_first_time_is_starting_and_not_degrad
     earlier = _progress("r0", 90, state="stopped", updated_us=NOW - 60 * SECOND)
     assert _judge(history=started)[0] == "starting"
     assert _judge(earlier, _progress("r1", -1, state="starting"), history=started)[0] == "starting"
+    assert _judge(_progress("r0", 100), _progress("r1", -1, state="seeding"), history=started)[0] == "starting"
 
 
 def test_a_process_that_never_speaks_is_not_alive() -> None:

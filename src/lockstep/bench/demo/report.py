@@ -55,6 +55,7 @@ how old its oldest record was then, as seen by an independent reader that polls 
 on each other at the first kill. With one replica nothing is published until it has been started again, and the records
 that wait grow old; with two, the other one publishes the next epoch as it would have done anyway. The bars under the
 curves show when each replica computed; a cross is a kill -9 of its driver, its JVM and its workers.</p>
+<h2>In figures</h2>
 <div class="scroll"><table>
 <thead><tr><th></th>$heads</tr></thead>
 <tbody>

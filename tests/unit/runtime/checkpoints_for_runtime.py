@@ -1,0 +1,45 @@
+"""Makes folders that look like Spark's checkpoints: offset log, commit log, RocksDB state with changelogs."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+
+def write_checkpoint(
+    folder: Path,
+    committed: int,
+    *,
+    begun: int | None = None,
+    first_epoch: int = 0,
+    base: int = 0,
+    sources: int = 2,
+    partitions: int = 2,
+) -> Path:
+    """A checkpoint whose batches 0 to ``committed`` are committed; batch b computes epoch ``first_epoch + b``.
+
+    The state has a full version ``base`` and a changelog for every version after it; version is batch + 1.
+    """
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    for batch in range((committed if begun is None else begun) + 1):
+        offset = json.dumps({"epoch": first_epoch + batch})
+        lines = ["v1", json.dumps({"batchWatermarkMs": 0}), *[offset] * sources]
+        (folder / "offsets" / str(batch)).write_text("\n".join(lines), encoding="utf-8")
+    for batch in range(committed + 1):
+        (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}', encoding="utf-8")
+    for partition in range(partitions):
+        _write_state(folder / "state" / "0" / str(partition), base, committed + 1)
+    (folder / "metadata").write_text('{"id":"x"}', encoding="utf-8")
+    return folder
+
+
+def _write_state(folder: Path, base: int, newest: int) -> None:
+    (folder / "SSTs").mkdir(parents=True)
+    (folder / "SSTs" / "000008-abc.sst").write_bytes(b"sorted")
+    if base:
+        with zipfile.ZipFile(folder / f"{base}.zip", "w") as archive:
+            archive.writestr("metadata", "000008-abc.sst")
+    for version in range(base + 1, newest + 1):
+        (folder / f"{version}.changelog").write_bytes(f"change {version}".encode())

@@ -1,0 +1,76 @@
+"""From what a replica starts: its own checkpoint, a peer's snapshot, or the beginning."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockstep.runtime.beginning import Situation, choose
+from lockstep.runtime.checkpoint import Standing
+from lockstep.store.protocols import Progress
+from tests.unit.runtime.progress_for_runtime import said
+
+
+def _choice(
+    own_epoch: int | None,
+    *peers: Progress,
+    head: int = 100,
+    floor: int = 0,
+    sound: bool = True,
+    prefer_peer: bool = False,
+) -> str:
+    own = None if own_epoch is None else Standing(own_epoch, own_epoch, own_epoch)
+    situation = Situation(own, sound and own is not None, head, floor, peers)
+    return choose(situation, prefer_peer=prefer_peer, seed_beyond_epochs=50)
+
+
+def test_a_first_start_begins_from_scratch() -> None:
+    assert _choice(None, head=-1) == "scratch"
+
+
+def test_a_sound_checkpoint_that_is_near_is_used() -> None:
+    assert _choice(98, said("r1", 100)) == "own"
+    assert _choice(98) == "own"
+
+
+def test_a_replica_far_behind_takes_the_snapshot_of_the_peer_that_is_furthest() -> None:
+    assert _choice(20, said("r1", 99), said("r2", 100)) == "r2"
+
+
+def test_a_replica_far_behind_without_peers_computes_its_way_forward() -> None:
+    assert _choice(20) == "own"
+
+
+def test_a_damaged_checkpoint_is_replaced_by_a_peers_when_the_way_is_long() -> None:
+    assert _choice(98, said("r1", 100), sound=False) == "r1"
+
+
+def test_a_damaged_checkpoint_without_peers_starts_over_while_the_ledger_reaches_back() -> None:
+    assert _choice(98, sound=False) == "scratch"
+
+
+def test_nothing_is_possible_without_checkpoint_peer_and_beginning() -> None:
+    assert _choice(None, floor=30) == ""
+    assert _choice(98, floor=30, sound=False) == ""
+
+
+def test_below_the_floor_only_a_peer_helps() -> None:
+    assert _choice(60, said("r1", 100), floor=62) == "r1"
+    assert _choice(60, floor=62) == ""
+
+
+@pytest.mark.parametrize("floor", [60, 61])
+def test_the_entry_of_the_own_epoch_has_to_be_there_too(floor: int) -> None:
+    """Epoch 61 begins where the cut of epoch 60 ends."""
+    assert _choice(60, floor=floor, head=70) == ("own" if floor == 60 else "")
+
+
+def test_whoever_is_told_to_prefer_a_peer_does_so_even_if_that_is_behind() -> None:
+    assert _choice(100, said("r1", 97), prefer_peer=True) == "r1"
+
+
+def test_a_preferred_peer_that_is_not_there_leaves_the_own_checkpoint() -> None:
+    assert _choice(98, prefer_peer=True) == "own"
+
+
+def test_a_peer_that_has_computed_nothing_gives_no_seed() -> None:
+    assert _choice(None, said("r1", -1), head=0, prefer_peer=True) == "scratch"

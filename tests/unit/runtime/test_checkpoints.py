@@ -1,0 +1,159 @@
+"""A checkpoint read from outside: where it stands, and every way in which it can be damaged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lockstep.errors import RunError
+from lockstep.runtime.checkpoint import (
+    FINGERPRINT,
+    Standing,
+    batch_epoch,
+    check_state,
+    read_fingerprint,
+    set_aside,
+    standing,
+    write_fingerprint,
+)
+from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
+
+
+def test_a_checkpoint_stands_at_its_newest_commit_and_names_what_was_begun(tmp_path: Path) -> None:
+    assert standing(write_checkpoint(tmp_path / "a", 3)) == Standing(3, 3, 3)
+    assert standing(write_checkpoint(tmp_path / "b", 3, begun=4)) == Standing(3, 3, 4)
+
+
+def test_the_epoch_comes_from_the_offset_log_not_from_the_batch_number(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "c", 3, first_epoch=100)
+    assert standing(folder) == Standing(3, 103, 103)
+    assert batch_epoch(folder, 1) == 101
+
+
+def test_a_checkpoint_in_which_nothing_happened_stands_nowhere(tmp_path: Path) -> None:
+    assert standing(tmp_path / "absent") is None
+    (tmp_path / "empty").mkdir()
+    assert standing(tmp_path / "empty") is None
+
+
+def test_a_first_batch_that_was_only_begun_is_before_the_first_epoch(tmp_path: Path) -> None:
+    assert standing(write_checkpoint(tmp_path / "c", -1, begun=0)) == Standing(-1, -1, 0)
+
+
+def test_spark_may_have_purged_old_batches(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "c", 9)
+    for batch in range(5):
+        (folder / "offsets" / str(batch)).unlink()
+        (folder / "commits" / str(batch)).unlink()
+    assert standing(folder) == Standing(9, 9, 9)
+
+
+def test_temporary_files_and_checksums_are_not_batches(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "c", 2)
+    for name in (".3.7f-uuid.tmp", ".2.crc", "3.tmp"):
+        (folder / "offsets" / name).write_text("half", encoding="utf-8")
+    assert standing(folder) == Standing(2, 2, 2)
+
+
+def _remove(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def _write(name: str, text: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / name).write_text(text, encoding="utf-8")
+
+    return damage
+
+
+def _remove_all(name: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        for path in (folder / name).iterdir():
+            path.unlink()
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _remove("offsets/3"),
+        _remove_all("offsets"),
+        _remove_all("commits"),
+        _write("offsets/3", ""),
+        _write("offsets/3", 'v1\n{}\n{"epo'),
+        _write("offsets/3", 'v1\n{}\n{"epoch":3}\n{"epoch":4}'),
+        _write("offsets/3", "v1\n{}\n-"),
+        _write("offsets/3", 'v1\n{}\n{"position":3}'),
+        _write("offsets/5", 'v1\n{}\n{"epoch":5}'),
+    ],
+    ids=[
+        *("a commit without offsets", "no offsets", "no commits", "an empty entry", "half an entry"),
+        *("two epochs", "no epoch", "a foreign offset", "two batches begun"),
+    ],
+)
+def test_a_damaged_log_is_recognised(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    folder = write_checkpoint(tmp_path / "c", 3)
+    damage(folder)
+    with pytest.raises(RunError) as caught:
+        standing(folder)
+    assert caught.value.code == "LS0604"
+
+
+def test_sound_state_passes_with_and_without_a_full_version(tmp_path: Path) -> None:
+    check_state(write_checkpoint(tmp_path / "a", 5), 5)
+    check_state(write_checkpoint(tmp_path / "b", 5, base=4), 5)
+    check_state(write_checkpoint(tmp_path / "c", 5, base=6), 5)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _remove("state/0/1/6.changelog"),
+        _remove("state/0/0/5.changelog"),
+        _write("state/0/1/6.changelog", ""),
+        _write("state/0/0/4.zip", "not a zip"),
+        _remove("state/0/0/4.zip"),
+    ],
+    ids=["the newest change", "a change between", "an empty change", "a broken full version", "no full version"],
+)
+def test_damaged_state_is_recognised(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    folder = write_checkpoint(tmp_path / "c", 5, base=4)
+    damage(folder)
+    with pytest.raises(RunError) as caught:
+        check_state(folder, 5)
+    assert caught.value.code == "LS0604"
+
+
+def test_a_whole_partition_of_state_that_is_gone_is_recognised(tmp_path: Path) -> None:
+    import shutil
+
+    folder = write_checkpoint(tmp_path / "c", 5, base=4)
+    shutil.rmtree(folder / "state" / "0" / "1")
+    (folder / "state" / "0" / "1").mkdir()
+    with pytest.raises(RunError):
+        check_state(folder, 5)
+
+
+def test_the_plan_is_noted_beside_sparks_files(tmp_path: Path) -> None:
+    assert read_fingerprint(tmp_path) is None
+    write_fingerprint(tmp_path / "c", {"mode": "append"})
+    assert read_fingerprint(tmp_path / "c") == {"mode": "append"}
+    (tmp_path / "c" / FINGERPRINT).write_text(json.dumps({"format": 99, "plan": {}}), encoding="utf-8")
+    with pytest.raises(RunError) as caught:
+        read_fingerprint(tmp_path / "c")
+    assert caught.value.code == "LS0608"
+
+
+def test_checkpoints_set_aside_are_kept_but_not_for_ever(tmp_path: Path) -> None:
+    import os
+
+    for incarnation in range(5):
+        folder = write_checkpoint(tmp_path / "checkpoint", 1)
+        aside = set_aside(folder, incarnation)
+        os.utime(aside, (incarnation, incarnation))
+        assert not folder.exists() and aside.is_dir()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.set-aside-3", "checkpoint.set-aside-4"]

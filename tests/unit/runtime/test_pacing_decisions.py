@@ -1,0 +1,106 @@
+"""When to seal and how much: the interval, the heartbeat, the lead, and who is waited for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.config import RunSettings
+from lockstep.runtime.pacing import Seal, View, Wait, decide, in_set, next_record_limit, seal_interval_s, smoothed_s
+from lockstep.store.protocols import Progress
+from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
+
+SETTINGS = RunSettings(epoch_interval_s=0.1, heartbeat_interval_s=1.0, lead_epochs_max=10, lag_timeout_s=3.0)
+
+
+def _view(epoch: int, since_s: float | None, *progress: Progress, has_data: bool = True) -> View:
+    sealed = None if since_s is None else NOW_US - round(since_s * S)
+    return View(epoch, NOW_US, sealed, has_data, progress)
+
+
+def test_the_first_epoch_is_sealed_at_once_even_without_data() -> None:
+    assert decide(_view(0, None, has_data=False), SETTINGS) == Seal()
+
+
+def test_data_waits_for_the_interval_and_no_longer() -> None:
+    assert decide(_view(5, 0.04), SETTINGS) == Wait(0.06, "interval")
+    assert decide(_view(5, 0.1), SETTINGS) == Seal()
+
+
+def test_without_data_the_heartbeat_seals() -> None:
+    waiting = decide(_view(5, 0.5, has_data=False), SETTINGS)
+    assert isinstance(waiting, Wait) and waiting.reason == "data" and 0 < waiting.seconds <= 0.5
+    assert decide(_view(5, 1.0, has_data=False), SETTINGS) == Seal()
+
+
+def test_a_clock_set_back_stops_nothing_that_has_data() -> None:
+    assert decide(_view(5, -3600), SETTINGS) == Seal()
+    assert isinstance(decide(_view(5, -3600, has_data=False), SETTINGS), Wait)
+
+
+def test_the_interval_follows_the_slowest_live_replica() -> None:
+    slow, quick = said("r0", 4, epoch_s=0.5), said("r1", 4, epoch_s=0.1)
+    assert seal_interval_s(_view(5, 1, slow, quick), SETTINGS) == pytest.approx(0.65)
+    assert seal_interval_s(_view(5, 1, slow), SETTINGS) == 0.1, "alone it may go as fast as it can"
+    silent = said("r0", 4, epoch_s=0.5, said_ago_s=6)
+    assert seal_interval_s(_view(5, 1, silent, quick), SETTINGS) == 0.1
+
+
+def test_the_interval_doubles_while_a_replica_catches_up() -> None:
+    behind = said("r0", 1, epoch_s=0.4, state="catching-up")
+    assert seal_interval_s(_view(9, 1, behind, said("r1", 8)), SETTINGS) == pytest.approx(0.8)
+
+
+def test_one_very_slow_replica_cannot_stretch_the_interval_beyond_the_lag_timeout() -> None:
+    hanging = said("r0", 4, epoch_s=100)
+    assert seal_interval_s(_view(5, 1, hanging, said("r1", 4)), SETTINGS) <= SETTINGS.lag_timeout_s
+
+
+def test_nobody_seals_beyond_the_lead_over_the_slowest_in_the_set() -> None:
+    slow = said("r0", 4, moved_ago_s=0.5)
+    assert decide(_view(14, 1, slow, said("r1", 13)), SETTINGS) == Seal()
+    waiting = decide(_view(15, 1, slow, said("r1", 14)), SETTINGS)
+    assert isinstance(waiting, Wait) and waiting.reason == "lead"
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        said("r0", 4, moved_ago_s=3.5),
+        said("r0", 4, state="catching-up"),
+        said("r0", 4, state="diverged"),
+        said("r0", 4, state="failed"),
+        said("r0", 4, said_ago_s=10),
+    ],
+    ids=["hanging", "catching up", "diverged", "failed", "silent"],
+)
+def test_a_replica_out_of_the_set_holds_nobody_back(absent: Progress) -> None:
+    assert decide(_view(100, 5, absent, said("r1", 99)), SETTINGS) == Seal()
+
+
+def test_a_replica_with_nothing_to_do_stays_in_the_set() -> None:
+    view = _view(5, 60, said("r0", 4, moved_ago_s=60))
+    assert in_set(view.progress[0], view, SETTINGS)
+
+
+@given(
+    limit=st.integers(100, 2_000_000),
+    records=st.integers(0, 2_000_000),
+    epoch_s=st.floats(0, 1000),
+)
+def test_the_record_limit_stays_within_its_bounds_and_never_more_than_doubles(
+    limit: int, records: int, epoch_s: float
+) -> None:
+    new = next_record_limit(limit, records, epoch_s, RunSettings())
+    assert RunSettings().records_per_epoch_min <= new <= RunSettings().records_per_epoch_max
+    assert new <= 2 * limit
+
+
+def test_a_slow_epoch_lowers_the_record_limit_although_it_was_not_full() -> None:
+    assert next_record_limit(10_000, 1_000, 2.0, RunSettings(epoch_target_s=1.0)) == 500
+
+
+@given(before=st.floats(0.001, 100), now=st.floats(0.001, 100))
+def test_the_average_epoch_time_lies_between_old_and_new(before: float, now: float) -> None:
+    assert min(before, now) * 0.999 <= smoothed_s(before, now) <= max(before, now) * 1.001
