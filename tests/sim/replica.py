@@ -114,6 +114,7 @@ class SimReplica:
         self._prefer_peer = spec.seed == "peer"
         self._exit_code: int | None = None
         self._still_until_us = 0
+        self._overdue: list[Callable[[], None]] = []
         self._up_since_us: int | None = None
         self._draining = False
         self._diverged = False
@@ -163,14 +164,10 @@ class SimReplica:
         """Do something later, if this process still lives; if it hangs then, when it moves again."""
 
         def happen() -> None:
-            if not self.alive:
-                return
-            if self.is_still:
-                # In any order: whatever was due meanwhile races once the process moves again.
-                still_s = (self._still_until_us - self.world.timeline.now_us) / US_PER_S
-                self.world.timeline.after(still_s + self.world.draw.uniform(0, AWAKENING_S), happen)
-                return
-            action()
+            if self.alive and self.is_still:
+                self._overdue.append(happen)
+            elif self.alive:
+                action()
 
         self.world.timeline.after(seconds, happen)
 
@@ -178,11 +175,15 @@ class SimReplica:
         """Hang or pause."""
         self.note(f"keeps still for {seconds:.1f} s")
         self._down()
-        self._still_until_us = self.world.timeline.now_us + round(seconds * US_PER_S)
+        self._still_until_us = max(self._still_until_us, self.world.timeline.now_us + round(seconds * US_PER_S))
+        self.world.timeline.after(seconds, lambda: None if self.is_still else self.move_again())
 
     def move_again(self) -> None:
-        """The hang is over."""
+        """The hang is over: whatever was due meanwhile races."""
         self._still_until_us = min(self._still_until_us, self.world.timeline.now_us)
+        overdue, self._overdue = self._overdue, []
+        for happen in overdue:
+            self.world.timeline.after(self.world.draw.uniform(0, AWAKENING_S), happen)
 
     def hit(self) -> None:
         """A bit flips: the state it commits next is wrong, and so is everything after."""

@@ -9,7 +9,6 @@ import pytest
 
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
-from tests.sim.history import PromiseBroken
 from tests.sim.pipeline import digest
 from tests.sim.scenario import SETTINGS, Scenario
 from tests.sim.world import World, run_seed
@@ -77,11 +76,6 @@ def test_two_replicas_stop_if_they_are_told_to_stop_when_they_disagree(seed: int
     assert raised.value.code == "LS0603"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=PromiseBroken,
-    reason="the supervisor counts one quarantine per reporter, sink and epoch as a restart, and gives the replica up",
-)
 def test_a_replica_that_was_outvoted_about_several_epochs_is_not_given_up() -> None:
     limited = replace(THREE, settings=SETTINGS.model_copy(update={**PRODUCTION_LIMITS, "lag_timeout_s": 3.0}))
     for seed in range(30):

@@ -10,11 +10,13 @@ import duckdb
 import pytest
 
 import lockstep as ls
+from lockstep.errors import LockstepError
+from lockstep.runtime.replica import is_job_error
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import START_US
 
 SCHEMA = "id bigint, name string, price double, at timestamp"
-COLUMNS = "columns={id: 'BIGINT', name: 'VARCHAR', price: 'DOUBLE', at: 'TIMESTAMPTZ'}"
+COLUMNS = "columns={id: 'BIGINT', name: 'VARCHAR', price: 'DOUBLE', \"at\": 'TIMESTAMPTZ'}"
 READERS = {
     "jsonl": f"read_json(FILES, format='newline_delimited', {COLUMNS})",
     "csv": f"read_csv(FILES, header=true, {COLUMNS})",
@@ -47,6 +49,33 @@ def _age(path: Path, age_s: int) -> None:
     """Make the file look as if it had been still for so long when epoch 0 is sealed."""
     at_s = START_US / 1e6 - age_s
     os.utime(path, (at_s, at_s))
+
+
+def test_a_file_that_changed_after_it_was_sealed_stops_the_job_and_is_named(trial: NewTrial) -> None:
+    job = ls.Job("changing-files")
+    job.source("prices", ls.files("in", schema=SCHEMA)).to(ls.files("out"))
+    ran = trial(job)
+    path = _write(ran.folder / "in", "jsonl", 1)
+    entry = ran.seal()
+    path.write_text('{"id": 1}\n', encoding="utf-8")
+    ran.start()
+    with pytest.raises(LockstepError) as caught:
+        ran.wait(entry.epoch)
+    assert (caught.value.code, str(path) in caught.value.fact) == ("LS0504", True), str(caught.value)
+    assert is_job_error(caught.value)
+
+
+def test_a_corrupt_file_stops_the_job_if_it_is_to_stop(trial: NewTrial) -> None:
+    job = ls.Job("strict-files")
+    job.source("prices", ls.files("in", schema=SCHEMA, on_corrupt="stop")).to(ls.files("out"))
+    ran = trial(job)
+    corrupt = _write(ran.folder / "in", "jsonl", 1).with_name("corrupt.jsonl")
+    corrupt.write_text('{"id": 1}\n{"id": "many"}\n', encoding="utf-8")
+    _age(corrupt, 50)
+    ran.start()
+    error = ran.run_to_failure()
+    assert error.code == "LS0506" and "corrupt.jsonl, line 2" in error.fact, str(error)
+    assert ran.rows() == []
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])

@@ -14,6 +14,8 @@ import lockstep as ls
 from lockstep import F
 from lockstep.compile.steps import lowered_kinds
 from lockstep.plan.steps import Step
+from lockstep.runtime.replica import is_job_error
+from tests.spark.conftest import NewTrial
 from tests.spark.harness import START_US, Trial
 
 Row = dict[str, Any]
@@ -174,6 +176,18 @@ def test_map_batches_works_on_arrow_and_may_reorder_columns(ran: Trial) -> None:
 
 def test_map_batches_may_return_fewer_records(ran: Trial) -> None:
     _same(ran, "fewer", [{"user": "ann"}], [])
+
+
+def test_an_expression_that_fails_on_a_record_is_the_jobs_error(trial: NewTrial) -> None:
+    job = ls.Job("dividing")
+    numbers = job.source("numbers", ls.journal("numbers", schema="n bigint"))
+    numbers.select(inverse="100 / n").to(ls.files("out"))
+    ran = trial(job)
+    ran.start()
+    ran.put("numbers", [{"n": 0}])
+    error = ran.run_to_failure()
+    assert (error.code, "DIVIDE_BY_ZERO" in error.why) == ("LS0214", True), str(error)
+    assert is_job_error(error)
 
 
 def test_every_kind_of_step_has_a_lowering() -> None:

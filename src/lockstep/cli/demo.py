@@ -12,6 +12,9 @@ def demo(
     report: Annotated[Path, typer.Option(metavar="FILE", help="Where the report with the plot goes.")] = Path(
         "demo-report.html"
     ),
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the plot as a PNG too.", show_default=False)
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder it ran in, with journals and logs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of a table.")] = False,
 ) -> None:
@@ -25,4 +28,4 @@ def demo(
     """
     from lockstep.bench.demo.telling import run_demo
 
-    raise typer.Exit(run_demo(report, keep=keep, as_json=as_json))
+    raise typer.Exit(run_demo(report, picture, keep=keep, as_json=as_json))

@@ -196,6 +196,13 @@ def _introduce(facts: dict[str, Any]) -> None:
     to_stderr("  stop    Ctrl-C (finishes the epoch under way)")
 
 
+def _ending(last: Overview, *, at_once: bool) -> str:
+    how = "stopped at once" if at_once else "stopped"
+    if last.published_epoch < 0:
+        return f"{how} before the first epoch was published; the next run begins there"
+    return f"{how} after epoch {last.published_epoch}; the next run goes on from there"
+
+
 def _conclude(display: Display, facts: dict[str, Any], last: Overview, failure: LockstepError | None) -> None:
     if failure is None:
         text = f"stopped after epoch {last.published_epoch}" if last.published_epoch >= 0 else "stopped before an epoch"

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lockstep.compile.hidden import EVENT_TIME, MARK, OFFSET, PARTITION, SOURCE
 from lockstep.compile.records import Record
-from lockstep.errors import FunctionError, LockstepError
+from lockstep.errors import FunctionError, carried_by_spark
 
 DeadLetters = Callable[[str, str, dict[str, Any]], None]
 """Keeps a record that a function could not take: (key, step, facts). Called in a worker; the same key is kept once."""
@@ -42,12 +42,13 @@ class PythonStep:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the function over a task's batches (the shape ``mapInArrow`` wants)."""
-        for batch in batches:
-            records, marks = _without_marks(batch)
-            if marks is not None:
-                yield self._marks_only(marks)
-            if records.num_rows:
-                yield self._run(records)
+        with carried_by_spark():
+            for batch in batches:
+                records, marks = _without_marks(batch)
+                if marks is not None:
+                    yield self._marks_only(marks)
+                if records.num_rows:
+                    yield self._run(records)
 
     def _run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self.kind == "map_batches":
@@ -129,7 +130,7 @@ class PythonStep:
             )
         try:
             made = made.select(self.schema.names).cast(self.schema)
-        except (pa.ArrowInvalid, KeyError, ValueError) as error:
+        except (pa.ArrowException, KeyError, ValueError) as error:
             raise FunctionError(
                 "LS0303",
                 f'step "{self.step}" returned a batch that does not fit its schema',
@@ -170,28 +171,15 @@ class PythonStep:
         facts = {"source": place[0], "partition": place[1], "offset": int(place[2]), "record": text}
         self.dead_letters(key, self.step, {**facts, "error": f"{explained.fact}: {explained.why}"})
 
-    def _explained(self, error: Exception, record: str) -> _Carried:
-        if isinstance(error, LockstepError):
-            failure: LockstepError = FunctionError(
-                error.code, error.fact, why=f"{error.why} record: {record}", hint=error.hint
-            )
-        else:
-            failure = FunctionError(
-                "LS0301",
-                f'the function of step "{self.step}" raised {type(error).__name__}: {error}',
-                why=f"at {_users_line(error)}; record: {record}",
-                hint='mend the function, or skip such records to the dead-letter journal with on_error="skip".',
-            )
-        return _Carried(failure)
-
-
-class _Carried(RuntimeError):
-    """Spark keeps only the text of a worker's exception, so the error travels inside the text."""
-
-    def __init__(self, error: LockstepError) -> None:
-        self.fact = error.fact
-        self.why = error.why
-        super().__init__(error.to_wire())
+    def _explained(self, error: Exception, record: str) -> FunctionError:
+        if isinstance(error, FunctionError):
+            return FunctionError(error.code, error.fact, why=f"{error.why} record: {record}", hint=error.hint)
+        return FunctionError(
+            "LS0301",
+            f'the function of step "{self.step}" raised {type(error).__name__}: {error}',
+            why=f"at {_users_line(error)}; record: {record}",
+            hint='mend the function, or skip such records to the dead-letter journal with on_error="skip".',
+        )
 
 
 def _without_marks(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:

@@ -141,6 +141,9 @@ def _follow_plan(store: Store, graph: Graph) -> None:
     if held == plan:
         return
     changed = differences(json.loads(held), graph.fingerprint())
+    if not changed:
+        store.set_fact("plan", plan)
+        return
     store.release(LEASE, str(os.getpid()))
     raise RunError(
         "LS0609",

@@ -16,7 +16,7 @@ from lockstep.control.processes import ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.supervision import Action, GiveUp, Kill, Seen, Start, StopJob, decide
 from lockstep.errors import LockstepError, RunError, from_wire
-from lockstep.runtime.spec import EXIT_DRAINED, EXIT_JOB_ERROR, ReplicaSpec, Seed
+from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.store.protocols import Divergence, Progress, Store
 
 TICK_S = 0.1
@@ -37,6 +37,7 @@ class Slot:
     restarts_us: list[int] = field(default_factory=list)
     starts: int = 0
     given_up: bool = False
+    outvoted: bool = False
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
     failed_after: int | None = None
@@ -124,7 +125,9 @@ class Supervisor:
         slot.process.kill()
         said = next((one for one in self._store.progress() if one.replica == slot.name), None)
         pid, slot.process = slot.process.pid, None
-        slot.exit_code, slot.ended_us = code, wall_us()
+        # Whatever it ended with: its own checkpoint is what it was outvoted about.
+        slot.exit_code, slot.ended_us = EXIT_DIVERGED if slot.outvoted else code, wall_us()
+        slot.outvoted = False
         if code == EXIT_JOB_ERROR:
             slot.failed_after = said.epoch if said is not None and said.pid == pid else -1
         self._store.retire(slot.name)
@@ -204,11 +207,22 @@ class Supervisor:
             self._store.judge(one.epoch, one.sink, one.replica, judgement.verdict)
             self._announce(one, judgement.reason, published_is_wrong=judgement.published_is_wrong)
             for name in judgement.wrong:
-                self._store.add_event("quarantined", f"outvoted about epoch {one.epoch}", name)
-                self.kill(name)
-                self.slots[name].restarts_us.append(now)
+                self._quarantine(name, one, progress)
             if judgement.verdict == "stop":
                 self._fail(_disagreement(one))
+
+    def _quarantine(self, name: str, about: Divergence, progress: Mapping[str, Progress]) -> None:
+        """Kill a replica that was outvoted, if the incarnation that voted is the one that runs."""
+        voted = {digest.replica: digest.incarnation for digest in self._store.digests(about.epoch)}
+        publisher, _, incarnation = about.published_by.rpartition(".")
+        voted.setdefault(publisher, int(incarnation))
+        slot, said = self.slots.get(name), progress.get(name)
+        runs = slot is not None and slot.process is not None and not slot.outvoted
+        if slot is None or not runs or said is None or said.incarnation != voted.get(name):
+            return
+        slot.outvoted = True
+        self._store.add_event("quarantined", f"outvoted about epoch {about.epoch}", name)
+        self.kill(name)
 
     def _announce(self, one: Divergence, reason: str, *, published_is_wrong: bool) -> None:
         text = f"{one.replica} against {one.published_by}: {reason}\n{one.detail}"

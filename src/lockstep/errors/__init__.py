@@ -11,6 +11,7 @@ from lockstep.errors.tree import (
     PlanError,
     RunError,
     StoreError,
+    carried_by_spark,
     from_wire,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "PlanError",
     "RunError",
     "StoreError",
+    "carried_by_spark",
     "from_wire",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -99,6 +101,22 @@ _AREAS = (
 
 def _rebuild(cls: type[LockstepError], code: str, fact: str, why: str, hint: str) -> LockstepError:
     return cls(code, fact, why=why, hint=hint)
+
+
+@contextmanager
+def carried_by_spark() -> Iterator[None]:
+    """Let errors out of Spark's Python workers: Spark keeps only the text of an exception, so they travel in there.
+
+    >>> with carried_by_spark():
+    ...     raise StoreError("LS0401", "disk full")
+    Traceback (most recent call last):
+    ...
+    RuntimeError: <<lockstep-error ["LS0401", "disk full", "", ""]>>
+    """
+    try:
+        yield
+    except LockstepError as error:
+        raise RuntimeError(error.to_wire()) from None
 
 
 def from_wire(text: str) -> LockstepError | None:

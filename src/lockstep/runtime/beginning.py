@@ -13,6 +13,7 @@ from pathlib import Path
 from lockstep.clock import wall_us
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
+from lockstep.plan.fingerprints import differences
 from lockstep.runtime import checkpoint as checkpoints
 from lockstep.runtime.checkpoint import Standing
 from lockstep.runtime.pacing import is_live
@@ -60,26 +61,37 @@ def prepare(spec: ReplicaSpec, store: Store, holder: Holder, plan: dict[str, obj
     own, sound = _own(folder, plan, store, holder)
     head = store.head()
     now = wall_us()
-    others = [one for one in store.progress() if one.replica != spec.replica]
-    peers = [one for one in others if is_live(one, now) and store.is_live(Holder(one.replica, one.incarnation))]
+    accused = {one.published_by for one in store.divergences() if not one.verdict}
+    others = [one for one in store.progress() if one.replica != spec.replica and is_live(one, now)]
+    holders = {one.replica: Holder(one.replica, one.incarnation) for one in others}
+    # Nobody is seeded from a party to a disagreement that is not judged yet: it could be the one that is wrong.
+    peers = [one for one in others if store.is_live(holders[one.replica]) and str(holders[one.replica]) not in accused]
     situation = Situation(own, sound, head.epoch if head else -1, store.floor(), peers)
     choice = choose(situation, prefer_peer=spec.seed == "peer", seed_beyond_epochs=settings.seed_beyond_epochs)
     if choice == "own":
         return folder
     if not choice:
         raise _impossible(situation)
-    if folder.exists() and sound:
-        # Nothing is wrong with it, it is only behind.
-        shutil.rmtree(folder)
-    elif folder.exists():
-        aside = checkpoints.set_aside(folder, holder.incarnation)
-        store.add_event("checkpoint-set-aside", f"kept as {aside.name}", spec.replica)
+    fresh = folder.with_name("checkpoint.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    taken = None
     if choice != "scratch":
-        peer = replica_folder(Path(spec.store), spec.job, choice) / "checkpoint"
-        taken = copy_checkpoint(peer, folder)
+        taken = copy_checkpoint(replica_folder(Path(spec.store), spec.job, choice) / "checkpoint", fresh)
+    checkpoints.write_fingerprint(fresh, plan)
+    _clear(folder, store, holder, keep=not sound or spec.seed == "peer")
+    fresh.rename(folder)
+    if taken is not None:
         store.add_event("seeded", f"from {choice} at epoch {taken.epoch}", spec.replica)
-    checkpoints.write_fingerprint(folder, plan)
     return folder
+
+
+def _clear(folder: Path, store: Store, holder: Holder, *, keep: bool) -> None:
+    """Make room for a new checkpoint; one that was only behind is not worth keeping."""
+    if folder.exists() and keep:
+        aside = checkpoints.set_aside(folder, holder.incarnation)
+        store.add_event("checkpoint-set-aside", f"kept as {aside.name}", holder.replica)
+    elif folder.exists():
+        shutil.rmtree(folder)
 
 
 def _own(folder: Path, plan: dict[str, object], store: Store, holder: Holder) -> tuple[Standing | None, bool]:
@@ -96,7 +108,7 @@ def _own(folder: Path, plan: dict[str, object], store: Store, holder: Holder) ->
         return None, False
     head = store.head()
     head_epoch = head.epoch if head else -1
-    if noted != plan:
+    if noted is None or differences(noted, plan):
         store.add_event("checkpoint-foreign", "it was written by another plan", holder.replica)
         return None, False
     if at is not None and at.begun_epoch > head_epoch:

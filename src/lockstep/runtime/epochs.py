@@ -57,6 +57,7 @@ class EpochRunner:
         sealer: Sealer,
         observed: Callable[[], dict[str, int | None]],
         on_done: Callable[[], None],
+        is_stopping: Callable[[], bool],
     ) -> None:
         self._store = store
         self._holder = holder
@@ -70,6 +71,7 @@ class EpochRunner:
         self._sealer = sealer
         self._observed = observed
         self._on_done = on_done
+        self._is_stopping = is_stopping
         self._limit = settings.records_per_epoch_start
         self.at = Standpoint()
         self.failure: LockstepError | None = None
@@ -178,7 +180,7 @@ class EpochRunner:
 
     def _await_verdict(self, epoch: int, sink: str) -> None:
         self.diverged = True
-        while True:
+        while not self._is_stopping():
             for one in self._store.divergences():
                 mine = (one.epoch, one.sink, one.replica) == (epoch, sink, self._holder.replica)
                 if mine and one.incarnation == self._holder.incarnation and one.verdict:
@@ -187,6 +189,7 @@ class EpochRunner:
                         return
                     raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why=one.detail)
             time.sleep(_VERDICT_POLL_S)
+        raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why="not judged yet.")
 
     def _finish(self, entry: Entry, outputs: list[SinkOutput], *, published_here: bool) -> None:
         now = wall_us()

@@ -21,6 +21,7 @@ from lockstep.compile.digests import add_sums, digest_text, hash_sums
 from lockstep.compile.job import SINK, Compiled, SinkPart, rows_column
 from lockstep.connect.protocols import Output, Place, StagedFile, Stager
 from lockstep.connect.working import sink_side
+from lockstep.errors import carried_by_spark
 from lockstep.store.protocols import Holder
 
 _STAGED_SCHEMA = "sink int, path string, rows bigint, bytes bigint, hash_1 bigint, hash_2 bigint"
@@ -106,6 +107,11 @@ class StagingTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The shape that ``mapInArrow`` wants."""
+        with carried_by_spark():
+            answers = self._staged(batches)
+        yield pa.RecordBatch.from_pylist(answers, _STAGED_ARROW)
+
+    def _staged(self, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
         stagers: dict[int, Stager] = {}
         sums: dict[int, tuple[int, int]] = {}
         try:
@@ -116,9 +122,7 @@ class StagingTask:
             for stager in stagers.values():
                 stager.abandon()
             raise
-        yield pa.RecordBatch.from_pylist(
-            [_answer(number, stager.finish(), sums[number]) for number, stager in stagers.items()], _STAGED_ARROW
-        )
+        return [_answer(number, stager.finish(), sums[number]) for number, stager in stagers.items()]
 
     def _take(
         self, batch: pa.RecordBatch, number: int, stagers: dict[int, Stager], sums: dict[int, tuple[int, int]]

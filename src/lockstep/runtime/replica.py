@@ -32,7 +32,7 @@ from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.config import Settings
 from lockstep.connect.protocols import SourceSide
 from lockstep.connect.working import sink_side, source_side
-from lockstep.errors import LockstepError, RunError, from_wire
+from lockstep.errors import ExpressionError, LockstepError, RunError, from_wire
 from lockstep.plan.graph import Graph
 from lockstep.plan.steps import EventTime, Source
 from lockstep.runtime.beginning import prepare
@@ -148,6 +148,7 @@ class Replica:
             sealer=self.sealer,
             observed=lambda: observed_times(query, compiled.event_times),
             on_done=self.reporter.report,
+            is_stopping=self._is_stopping,
         )
         self._take_up(checkpoint)
         query = (
@@ -290,6 +291,13 @@ def explained_failure(text: str) -> LockstepError:
     """What a failed query means: our own error if one is inside Spark's text, else Spark's first line."""
     if (own := from_wire(text)) is not None:
         return own
+    if re.search(r"SQLSTATE: 22\d{3}\b", text):
+        return ExpressionError(
+            "LS0214",
+            "an expression of the job fails on a record",
+            why=_first_line(text),
+            hint="let it give null instead: try_divide, try_cast, try_add and the like; or filter such records out.",
+        )
     if "state" in text.lower() and ("CANNOT_LOAD_STATE_STORE" in text or "STATE_STORE" in text):
         return RunError("LS0604", "Spark cannot load this replica's state", why=_first_line(text))
     return RunError("LS0601", "Spark ended the query", why=_first_line(text), hint="see the replica's log.")
@@ -298,7 +306,8 @@ def explained_failure(text: str) -> LockstepError:
 def _first_line(text: str) -> str:
     """Spark's first line; if that announces a Python traceback, the line that ends it too."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [text]
-    raised = [line for line in lines[1:] if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
+    # A line that ends in a colon only announces the next traceback.
+    raised = [line for line in lines[1:] if re.match(r"[\w.]+(Error|Exception|Interrupt)\b.*[^:]$", line)]
     first = lines[0].removesuffix("Traceback (most recent call last):").strip()
     return f"{first} {raised[0] if raised else ''}".strip()[:600]
 

@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 from lockstep.compile.hidden import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
 from lockstep.connect.protocols import Place, Slice, SourceSide
 from lockstep.connect.working import source_side
+from lockstep.errors import carried_by_spark
 from lockstep.plan.schema import parse_schema
 from lockstep.store.arrow import arrow_schema
 from lockstep.store.protocols import Entry, Store
@@ -138,6 +139,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
         assert entry is not None, f"epoch {end['epoch']} runs but is not in the ledger"
         assert end["epoch"] == start["epoch"] + 1, "one epoch is one micro-batch"
         before = ledger.entry(entry.epoch - 1)
+        assert before is not None or entry.epoch == 0 or self._options.warm_up_epochs, "the cut before is gone"
         side = self._working_side()
         first = before.cut.get(source) if before else None
         slices = side.slices(first if first is not None else side.start(), entry.cut[source])
@@ -152,9 +154,10 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
         frame = _Rows(self._options, self._hidden, payload["epoch_time_us"])
         if payload["marks"] is not None and self._hidden.event_times:
             yield frame.mark_row(payload["marks"])
-        side = self._working_side()
-        for piece in payload["slices"]:
-            yield from frame.with_hidden(Slice(**piece), side.read(Slice(**piece)))
+        with carried_by_spark():
+            side = self._working_side()
+            for piece in payload["slices"]:
+                yield from frame.with_hidden(Slice(**piece), side.read(Slice(**piece)))
 
     def stop(self) -> None:
         """Close what was opened."""

@@ -87,7 +87,7 @@ def test_a_replica_with_nothing_to_do_stays_in_the_set() -> None:
 @given(
     limit=st.integers(100, 2_000_000),
     records=st.integers(0, 2_000_000),
-    epoch_s=st.floats(0, 1000),
+    epoch_s=st.floats(0.001, 1000),
 )
 def test_the_record_limit_stays_within_its_bounds_and_never_more_than_doubles(
     limit: int, records: int, epoch_s: float

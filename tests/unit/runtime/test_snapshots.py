@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lockstep.errors import RunError
-from lockstep.runtime import snapshot
 from lockstep.runtime.checkpoint import Standing, check_state, standing, write_fingerprint
 from lockstep.runtime.snapshot import ATTEMPTS_MAX, copy_checkpoint
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
@@ -55,7 +54,7 @@ def test_a_file_that_vanishes_under_the_copy_makes_it_start_over(
             raise FileNotFoundError(2, "gone", str(source))
         copy(source, target)
 
-    monkeypatch.setattr(snapshot.shutil, "copyfile", copyfile)
+    monkeypatch.setattr(shutil, "copyfile", copyfile)
     assert copy_checkpoint(peer, tmp_path / "r1" / "checkpoint") == Standing(5, 5, 5)
     assert next(failures, None) is None, "it has to have failed twice"
 

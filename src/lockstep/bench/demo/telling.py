@@ -14,6 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from lockstep.bench.demo.narrating import Narrator
+from lockstep.bench.demo.picture import draw
 from lockstep.bench.demo.playing import play
 from lockstep.bench.demo.report import report_html
 from lockstep.bench.demo.story import Story, chapter
@@ -24,15 +25,22 @@ from lockstep.machine import find_java
 EXIT_OK, EXIT_NOT_AS_PROMISED, EXIT_INTERRUPTED = 0, 1, 130
 
 
-def run_demo(report: Path, *, keep: bool = False, as_json: bool = False) -> int:
-    """Run the demo; the exit code is 0 only if nothing was lost, nothing came twice and all digests agreed."""
+def run_demo(report: Path, picture: Path | None = None, *, keep: bool = False, as_json: bool = False) -> int:
+    """Run the demo; the exit code is 0 only if nothing was lost, nothing came twice and all digests agreed.
+
+    The folder it ran in is removed, unless it is to be kept or something was not as promised: then it is the evidence.
+    """
     find_java()
-    _check_writable(report)
+    for file in (report, picture):
+        _check_writable(file)
     folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-"))
     try:
         with _stoppable(), Narrator() as narrator:
             story = _played(folder, narrator)
+            keep = keep or bool(story.complaints)
             report.write_text(report_html(story), encoding="utf-8")
+            if picture is not None:
+                picture.write_bytes(draw(story, "png"))
     except KeyboardInterrupt:
         sys.stderr.write("stopped; no process is left behind\n")
         return EXIT_INTERRUPTED
@@ -61,14 +69,19 @@ def _say(story: Story, report: Path, kept: Path | None, *, as_json: bool) -> Non
         sys.stderr.write(f"what both parts left behind: {kept}\n")
 
 
-def _check_writable(report: Path) -> None:
+def _check_writable(file: Path | None) -> None:
+    if file is None:
+        return
     try:
-        report.parent.mkdir(parents=True, exist_ok=True)
-        report.open("a", encoding="utf-8").close()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        was_there = file.exists()
+        file.open("a", encoding="utf-8").close()
+        if not was_there:
+            file.unlink()
     except OSError as error:
         raise RunError(
             "LS0622",
-            f"the report cannot be written to {report}",
+            f"{file} cannot be written",
             why=f"{error.strerror}.",
             hint="lockstep demo --report /tmp/demo-report.html",
         ) from None

@@ -76,9 +76,10 @@ PAGES: dict[str, Page] = {
     "LS0012": Page(
         "The class archive could not be made",
         "Spark's JVM loads about fifteen thousand classes before its first epoch. Lockstep keeps them in an archive "
-        "under ~/.cache/lockstep (or XDG_CACHE_HOME), made once by `make setup`, and a replica boots in half the "
-        "time. Without it everything works, only replicas take longer to start and to come back.\n\nThe usual "
-        "reasons are a full disk (it takes 170 MB) and a folder that may not be written. The message has the last "
+        "under ~/.cache/lockstep (or XDG_CACHE_HOME), made once by `make setup` or `lockstep doctor --fix`, and a "
+        "replica boots in half the time. Without it everything works, only replicas take longer to start and to "
+        "come back.\n\nThe usual reasons are a full disk (it takes 170 MB) and a folder that may not be written. "
+        "The message has the last "
         "line of what Spark said; `lockstep doctor` looks at the machine.",
     ),
 }

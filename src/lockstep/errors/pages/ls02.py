@@ -115,6 +115,17 @@ power of two, which is exact), or add them in any order, as Spark does, with .ag
 Spark says of some function in the step that it may answer differently each time it is asked (it runs any
 Java method, or draws random bytes). Replicas would then disagree. Use a function of the record alone.""",
     ),
+    "LS0214": Page(
+        "An expression fails on a record",
+        """\
+The job compiles, but one of the records cannot be computed: a division by zero, a text that is no
+number, a number too large for its type. Spark raises rather than guess (ANSI mode), and every replica
+meets the same record, so starting again would fail again: the job stops, and nothing of that epoch is
+published. Spark's words in the error name the operation.
+
+Say in the expression what should come out: F.try_divide(a, b) gives null, so does
+F.expr("try_cast(code AS int)"); or .filter(...) such records out before.""",
+    ),
     "LS0221": Page(
         "A function that makes no sense in a stream",
         """\

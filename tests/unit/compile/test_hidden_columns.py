@@ -1,0 +1,66 @@
+"""Which hidden columns a source has to emit: only those that the steps below it ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lockstep as ls
+from lockstep import F
+from lockstep.compile.digests import add_sums, digest_text
+from lockstep.compile.hidden import Hidden, hidden_of
+
+
+def _job() -> tuple[ls.Job, Any, Any]:
+    job = ls.Job("hidden")
+    left = job.source("left", ls.journal("left", schema="user string, at timestamp"))
+    right = job.source("right", ls.journal("right", schema="user string, at timestamp"))
+    return job, left, right
+
+
+def _function(record: Any) -> Any:
+    return record
+
+
+def test_a_plain_job_carries_nothing() -> None:
+    job, left, right = _job()
+    left.union(right).filter("user = 'a'").map(_function, schema="user string").to(ls.files("out"))
+    assert hidden_of(job.graph()) == {"left": Hidden(), "right": Hidden()}
+    assert Hidden().columns == ()
+
+
+def test_each_source_carries_the_marks_of_the_event_times_below_it() -> None:
+    job, left, right = _job()
+    left.event_time("at", name="left_time").window(ls.tumbling("1 s")).agg(n=F.count("*")).to(ls.files("one"))
+    both = left.union(right).event_time("at", name="both_time")
+    both.window(ls.tumbling("1 s")).agg(n=F.count("*")).to(ls.files("two"))
+    hidden = hidden_of(job.graph())
+    assert hidden["left"].event_times == ("left_time", "both_time")
+    assert hidden["right"].event_times == ("both_time",)
+    assert [name for name, _ in hidden["right"].columns] == ["__mark", "__mark_both_time"]
+
+
+def test_the_epoch_time_is_carried_where_an_expression_reads_it() -> None:
+    job, left, right = _job()
+    left.with_columns(seen=F.greatest(ls.epoch_time(), "at")).to(ls.files("one"))
+    right.to(ls.files("two"))
+    hidden = hidden_of(job.graph())
+    assert (hidden["left"].epoch_time, hidden["right"].epoch_time) == (True, False)
+
+
+def test_positions_are_carried_where_records_may_be_skipped() -> None:
+    job, left, right = _job()
+    left.map(_function, schema="user string", on_error="skip").to(ls.files("one"))
+    right.map(_function, schema="user string").to(ls.files("two"))
+    hidden = hidden_of(job.graph())
+    assert (hidden["left"].position, hidden["right"].position) == (True, False)
+
+
+def test_digests_of_parts_add_up_in_any_order() -> None:
+    parts = [(2**64 - 1, 5), (3, 2**63), (0, 2**63)]
+    forward = backward = (0, 0)
+    for part in parts:
+        forward = add_sums(forward, part)
+    for part in reversed(parts):
+        backward = add_sums(backward, part)
+    assert forward == backward == (2, 5)
+    assert digest_text(3, forward) == digest_text(3, (2**64 + 2, 5))
