@@ -148,8 +148,12 @@ def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_js
         last = watcher.look(wall_us())
         display.end(last)
         prepared.store.close()
-    _conclude(display, introduction, last, failure)
-    return EXIT_FAILED if failure is not None or prepared.supervisor.stops > 1 else 0
+    at_once = prepared.supervisor.stops > 1
+    if failure is None:
+        display.say(_ending(last, at_once=at_once))
+    else:
+        _show_failure(display, failure, name)
+    return EXIT_FAILED if failure is not None or at_once else 0
 
 
 def _display(name: str, *, prints_rows: bool, as_json: bool) -> Display:
@@ -203,15 +207,14 @@ def _ending(last: Overview, *, at_once: bool) -> str:
     return f"{how} after epoch {last.published_epoch}; the next run goes on from there"
 
 
-def _conclude(display: Display, facts: dict[str, Any], last: Overview, failure: LockstepError | None) -> None:
-    if failure is None:
-        text = f"stopped after epoch {last.published_epoch}" if last.published_epoch >= 0 else "stopped before an epoch"
-        display.say(f"{text}; the next run goes on from there")
-        return
+def _show_failure(display: Display, failure: LockstepError, job: str) -> None:
+    from lockstep.config import STORE_FOLDER
+    from lockstep.runtime.spec import replica_folder
+
     if isinstance(display, JsonLines):
         display.write("error", {name: getattr(failure, name) for name in ("code", "fact", "why", "hint")})
     show_error(failure)
-    to_stderr(f"  logs: {', '.join(facts['logs'])}")
+    to_stderr(f"  logs: {replica_folder(Path(STORE_FOLDER), job, '*') / 'log.txt'}")
 
 
 class Follower:

@@ -48,12 +48,29 @@ class PythonStep:
                 if marks is not None:
                     yield self._marks_only(marks)
                 if records.num_rows:
-                    yield self._run(records)
+                    yield from self._run(records)
 
-    def _run(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self.kind == "map_batches":
-            return self._whole(batch)
-        return self._one_by_one(batch)
+    def _run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if self.kind != "map_batches":
+            yield self._one_by_one(batch)
+        elif self.on_error == "fail" or self.dead_letters is None:
+            yield self._whole(batch)
+        else:
+            yield from self._halves(batch)
+
+    def _halves(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Find the records that a function of batches cannot take: halve the batch until they stand alone."""
+        try:
+            yield self._whole(batch)
+            return
+        except FunctionError as error:
+            if batch.num_rows == 1:
+                visible = batch.select([name for name in batch.schema.names if not name.startswith("__")])
+                self._failed(error, visible.to_pylist()[0], batch, 0)
+                return
+        middle = batch.num_rows // 2
+        yield from self._halves(batch.slice(0, middle))
+        yield from self._halves(batch.slice(middle))
 
     def _one_by_one(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         visible = batch.select([name for name in batch.schema.names if not name.startswith("__")])

@@ -246,6 +246,7 @@ class Supervisor:
         while time.monotonic() < deadline and self.stops < 2:
             if all(slot.process is None or slot.process.exit_code() is not None for slot in running):
                 return
+            self._store.acquire(LEASE, self._identity, LEASE_S)
             on_tick()
             time.sleep(TICK_S)
 

@@ -88,7 +88,11 @@ class Replica:
         self.drain_flag.with_suffix(".seen").unlink(missing_ok=True)
         self.reporter.start()
         job = load_job(self.spec.job_file)
-        return self._follow(self.begin(job, self._boot()))
+        session = self._boot()
+        if self._is_stopping():
+            self.reporter.stop("stopped")
+            return EXIT_DRAINED
+        return self._follow(self.begin(job, session))
 
     def begin(self, job: LoadedJob, session: SparkSession) -> StreamingQuery:
         """Compile the job, put a checkpoint in place and start the query that follows the ledger."""

@@ -162,6 +162,7 @@ def test_a_second_signal_stops_at_once_and_the_exit_code_says_it(
     assert said.code == 1
     assert "Ctrl-C again stops at once" in said.err
     assert "stopping at once" in said.err
+    assert "stopped at once after epoch" in said.err
 
 
 def test_a_job_that_fails_ends_with_1_and_the_error(lockstep: Call, pretended: type[PretendedReplica]) -> None:
@@ -169,7 +170,7 @@ def test_a_job_that_fails_ends_with_1_and_the_error(lockstep: Call, pretended: t
     said = lockstep("run", "job.py", "-n", "1")
     assert said.code == 1
     assert 'LS0301 the function of step "map" raised KeyError' in said.err
-    assert "replicas/r0/log.txt" in said.err.splitlines()[-1]
+    assert ".lockstep/jobs/ticks/replicas/*/log.txt" in said.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
