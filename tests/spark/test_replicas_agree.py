@@ -162,8 +162,8 @@ def test_a_crash_between_publishing_and_committing_repeats_nothing_and_loses_not
     events.key_by("user").agg(total=F.sum("n")).to(ls.files("out"))
     ran = trial(job)
     total = 0
-    for epoch in range(4):
-        crashes = epoch in (1, 2)
+    for epoch in range(3):
+        crashes = epoch == 1
         replica = ran.start(crash_after=frozenset({epoch} if crashes else ()).__contains__)
         ran.put("events", [{"user": "ann", "n": 10**epoch}])
         total += 10**epoch
@@ -176,8 +176,8 @@ def test_a_crash_between_publishing_and_committing_repeats_nothing_and_loses_not
             ran.run(1)
         ran.stop()
         assert ran.rows(epoch=epoch) == [{"user": "ann", "total": total}], f"epoch {epoch}"
-    assert len(ran.rows()) == 4
-    assert Reader(ran.folder / "out").epochs() == [0, 1, 2, 3]
+    assert len(ran.rows()) == 3
+    assert Reader(ran.folder / "out").epochs() == [0, 1, 2]
     assert ran.store.digest_mismatches() == []
 
 

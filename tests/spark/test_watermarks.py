@@ -112,8 +112,8 @@ def test_a_source_that_goes_quiet_stops_holding_windows_open(trial: NewTrial) ->
     ran = trial(job)
     ran.start()
     ran.epoch(left=_at(1), right=_at(1))
-    for second in range(2, 16):
-        ran.epoch(left=_at(second))
+    for second in range(3, 18, 3):
+        ran.epoch(3, left=_at(second - 1, second, second + 1))
     found = [(row["window_start"], row["records"]) for row in ran.rows()]
     # The left source has 1 to 4, 5 to 9, ...; the right one a single record, and nothing ever after.
     assert found[:2] == [(START, 5), (START + timedelta(seconds=5), 5)]
@@ -126,7 +126,7 @@ def test_heartbeats_alone_close_the_last_window(trial: NewTrial) -> None:
     ran = trial(job)
     ran.start()
     ran.epoch(events=_at(1, 2))
-    ran.run(8)
+    ran.run(4, seconds=2)
     assert [row["records"] for row in ran.rows()] == [2]
 
 

@@ -48,6 +48,8 @@ def judge(
     if len(votes) < 3 or count * 2 <= len(votes):
         if on_divergence == "stop":
             return Judgement("stop", reason="there is no majority to tell who is right")
+        if not set(live) - {divergence.replica}:
+            return Judgement("go-on", reason="there is nobody to seed from; the published copy stays")
         return Judgement("reseed", reason="there is no majority; going on with the published copy")
     wrong = tuple(sorted(name for name, vote in votes.items() if vote != most and name != divergence.replica))
     published_is_wrong = divergence.published_digest != most

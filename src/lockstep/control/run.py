@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lockstep.api.loading import LoadedJob, save_code
 from lockstep.clock import wall_us
@@ -22,6 +23,8 @@ from lockstep.errors import RunError
 from lockstep.machine import find_java
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
+from lockstep.runtime.beginning import VERSION, VERSION_FROM
+from lockstep.runtime.checkpoint import standing
 from lockstep.runtime.environment import refused_settings
 from lockstep.runtime.spec import ReplicaSpec, job_folder, replica_folder
 from lockstep.store.protocols import Store
@@ -38,6 +41,7 @@ class PreparedRun:
     settings: Settings
     store: Store
     supervisor: Supervisor
+    lock: IO[str]
 
 
 def prepare_run(
@@ -54,9 +58,11 @@ def prepare_run(
     folder = (project / STORE_FOLDER).resolve()
     store = open_store(folder, graph.name)
     identity = str(os.getpid())
-    _take_lease(store, graph.name, identity)
+    lock = _locked(folder, store, graph.name)
+    _take_lease(store, identity)
     _follow_plan(store, graph)
     _end_leftovers(store, folder, graph.name)
+    _note_version(store, folder, graph.name, graph.version(loaded.code_hash))
     _forget_removed(store, settings)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
     store.set_fact(RUN_BEGAN, str(wall_us()))
@@ -71,13 +77,16 @@ def prepare_run(
         seed="auto",
         settings=settings.model_dump(mode="json"),
     )
-    return PreparedRun(graph, settings, store, _supervisor(graph, settings, store, template, identity))
+    return PreparedRun(graph, settings, store, _supervisor(graph, settings, store, template, identity), lock)
 
 
 def _supervisor(graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str) -> Supervisor:
     place = Place(Path(template.project), Path(template.store), template.job)
     sources = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
     sinks = {step.id: sink_side(step.spec, step.id, place) for step in graph.sinks}
+    dead = [f"{said.replica}.{said.incarnation}" for said in store.progress()]
+    for sink in sinks.values():
+        sink.sweep(dead)
     for side in sources.values():
         # A source that others read too learns here, before the first epoch, that this job will read it.
         side.start()
@@ -95,6 +104,7 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        prepared.lock.close()
     if supervisor.failure is not None:
         raise supervisor.failure
 
@@ -111,27 +121,28 @@ def refuse_pinned(settings: Settings) -> None:
             )
 
 
-def _take_lease(store: Store, job: str, identity: str) -> None:
+def _take_lease(store: Store, identity: str) -> None:
     holder = store.holder(LEASE)
-    if holder is not None and holder != identity and not _alive(int(holder)):
+    if holder is not None:
+        # Whoever holds the file lock is the supervisor; the lease only tells others who that is.
         store.release(LEASE, holder)
-    if not store.acquire(LEASE, identity, LEASE_S):
+    store.acquire(LEASE, identity, LEASE_S)
+
+
+def _locked(folder: Path, store: Store, job: str) -> IO[str]:
+    """Hold the job for as long as this process lives, also while it is suspended and its lease expires."""
+    handle = (job_folder(folder, job) / "supervisor.lock").open("w", encoding="utf-8")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
         raise RunError(
             "LS0610",
             f'job "{job}" is already running in this folder',
-            why=f"process {store.holder(LEASE)} supervises it.",
+            why=f"process {store.holder(LEASE) or '(unknown)'} supervises it.",
             hint="stop it first (Ctrl-C there), or look at it with `lockstep status`.",
-        )
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        ) from None
+    return handle
 
 
 def _follow_plan(store: Store, graph: Graph) -> None:
@@ -151,6 +162,23 @@ def _follow_plan(store: Store, graph: Graph) -> None:
         why="; ".join(changed) + ".",
         hint="undo the change, or run it as a new job: give Job(...) another name and its sinks other places.",
     )
+
+
+def _note_version(store: Store, folder: Path, job: str, version: str) -> None:
+    """New code takes over after the newest epoch that the old code has computed, in every replica alike."""
+    held = store.put_fact_if_absent(VERSION, version)
+    if held == version:
+        return
+    newest = -1
+    for checkpoint in (job_folder(folder, job) / "replicas").glob("*/checkpoint"):
+        try:
+            at = standing(checkpoint)
+        except RunError:
+            continue  # damaged: the replica will find out, and be seeded
+        newest = max(newest, at.epoch if at is not None else -1)
+    store.set_fact(VERSION_FROM, str(newest))
+    store.set_fact(VERSION, version)
+    store.add_event("new-code", f"takes over after epoch {newest}")
 
 
 def _end_leftovers(store: Store, folder: Path, job: str) -> None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
-from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_DRAINED, EXIT_JOB_ERROR, Seed
+from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_JOB_ERROR, Seed
 from lockstep.store.protocols import Progress
 
 PATIENCE_WITH_THE_LAST = 5
-"""The only replica left is given this many times the hang timeout: killing it is certain to stop the output."""
+"""The replica that is furthest is given this many times the hang timeout: killing it is certain to stop the output."""
 BEHIND_TIMEOUT_S = 60.0
 """A replica whose lag has not shrunk over this long while it is behind is replaced by a seeded one."""
 _COMPUTING = frozenset({"running", "catching-up"})
@@ -106,7 +106,9 @@ def _for_running(one: Seen, others: list[Seen], head: int, now_us: int, settings
         return Kill(one.name, why) if late else None
     if said.state == "diverged" or said.epoch >= head:
         return None
-    patience_s = settings.hang_timeout_s * (1 if others else PATIENCE_WITH_THE_LAST)
+    # Only if someone else got past the epoch is it proven that it can be done in time.
+    ahead = any(other.progress is not None and other.progress.epoch > said.epoch for other in others)
+    patience_s = settings.hang_timeout_s * (1 if ahead else PATIENCE_WITH_THE_LAST)
     still_s = (now_us - max(said.moved_us, one.started_us)) / US_PER_S
     if still_s > patience_s:
         return Kill(one.name, f"no progress for {still_s:.0f} s although epoch {said.epoch + 1} is sealed")
@@ -122,8 +124,6 @@ def _for_ended(
 ) -> Action | None:
     if one.exit_code is None:
         return Start(one.name, "auto")
-    if one.exit_code == EXIT_DRAINED:
-        return None
     if one.exit_code == EXIT_JOB_ERROR and not _may_pass_elsewhere(one, replicas):
         return StopJob(one.name, "the job itself fails, so starting it again would fail again")
     recent = restarts_within(one.restarts_us, now_us, settings)
@@ -132,6 +132,9 @@ def _for_ended(
         hope = any(other.alive or not other.given_up for other in replicas if other.name != one.name)
         return GiveUp(one.name, reason) if hope else StopJob(one.name, f"{reason} and none held")
     if now_us - one.ended_us < backoff_s(len(recent), settings) * US_PER_S:
+        return None
+    if one.exit_code == EXIT_DIVERGED and not others and any(other.alive for other in replicas):
+        # Its own checkpoint is what it was outvoted about: wait for someone to be seeded from.
         return None
     # A checkpoint that failed once is not tried again while a peer has a good one.
     unsound = one.exit_code in (EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_JOB_ERROR) or len(recent) >= 2

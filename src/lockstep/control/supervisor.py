@@ -15,7 +15,7 @@ from lockstep.control.judging import judge
 from lockstep.control.processes import ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.supervision import Action, GiveUp, Kill, Seen, Start, StopJob, decide
-from lockstep.errors import LockstepError, RunError, from_wire
+from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.store.protocols import Divergence, Progress, Store
 
@@ -23,6 +23,9 @@ TICK_S = 0.1
 RETENTION_INTERVAL_S = 5.0
 LEASE = "supervisor"
 LEASE_S = 10.0
+STORE_TROUBLE_S_MAX = 60.0
+"""How long the store may refuse to be written (disk full, locked) before the job is stopped."""
+_PASSING = ("LS0404", "LS0413")
 
 
 @dataclass
@@ -62,6 +65,8 @@ class Supervisor:
         self._sinks = sinks
         self._identity = identity
         self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
+        self._next_renewal = 0.0
+        self._trouble_since_s: float | None = None
         self.stops = 0
         self.slots = {name: Slot(name) for name in replica_names(settings.run.replicas)}
         self.failure: LockstepError | None = None
@@ -77,15 +82,31 @@ class Supervisor:
         """Keep the replicas going until stopped or nothing can be done; leaves no process behind."""
         try:
             while not self.stops:
-                self._tick()
+                self._try_tick()
                 on_tick()
                 time.sleep(TICK_S)
             self._drain(on_tick)
         finally:
             self._kill_all()
 
+    def _try_tick(self) -> None:
+        """A store that cannot be written for a moment is no reason to end replicas that may well go on."""
+        try:
+            self._tick()
+            self._trouble_since_s = None
+        except StoreError as error:
+            now_s = time.monotonic()
+            self._trouble_since_s = self._trouble_since_s or now_s
+            if error.code not in _PASSING or now_s - self._trouble_since_s > STORE_TROUBLE_S_MAX:
+                raise
+
+    def _renew(self) -> None:
+        if time.monotonic() >= self._next_renewal:
+            self._next_renewal = time.monotonic() + LEASE_S / 4
+            self._store.acquire(LEASE, self._identity, LEASE_S)
+
     def _tick(self) -> None:
-        self._store.acquire(LEASE, self._identity, LEASE_S)
+        self._renew()
         progress = {one.replica: one for one in self._store.progress()}
         head = self._store.head()
         head_epoch = head.epoch if head else -1
@@ -246,7 +267,7 @@ class Supervisor:
         while time.monotonic() < deadline and self.stops < 2:
             if all(slot.process is None or slot.process.exit_code() is not None for slot in running):
                 return
-            self._store.acquire(LEASE, self._identity, LEASE_S)
+            self._renew()
             on_tick()
             time.sleep(TICK_S)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from lockstep.durations import duration_text
 from lockstep.plan.encode import canonical, step_json
-from lockstep.plan.steps import Source, Step, event_times_before, upstream
+from lockstep.plan.steps import Sink, Source, Step, event_times_before, upstream
 
 FORMAT = 1
 
@@ -24,6 +24,8 @@ def fingerprint(steps: Sequence[Step], output_mode: str) -> dict[str, Any]:
         "output_mode": output_mode,
         "sources": [step.id for step in steps if isinstance(step, Source)],
         "stateful": [_stateful(step) for step in steps if step.stateful],
+        # Spark sees one branch per sink, and a step that two sinks need once in each.
+        "operators": [step.id for sink in steps if isinstance(sink, Sink) for step in upstream(sink) if step.stateful],
     }
 
 
@@ -60,6 +62,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     new_steps = {step["id"]: step for step in new["stateful"]}
     if list(old_steps) != list(new_steps):
         found.append(f"the steps with state were: {_list(old_steps)}; they are: {_list(new_steps)}")
+    elif old.get("operators", list(old_steps)) != new.get("operators", list(new_steps)):
+        was, is_now = _list(old.get("operators", [])), _list(new.get("operators", []))
+        found.append(f"sinks needed the steps with state in the order: {was}; the order is: {is_now}")
     for step_id in old_steps.keys() & new_steps.keys():
         found += _step_differences(step_id, old_steps[step_id], new_steps[step_id])
     return sorted(found)

@@ -6,20 +6,28 @@ The JVM is up by then: the seed is taken last, so that the replica joins a secon
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.clock import wall_us
+from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
 from lockstep.plan.fingerprints import differences
 from lockstep.runtime import checkpoint as checkpoints
 from lockstep.runtime.checkpoint import Standing
-from lockstep.runtime.pacing import is_live
+from lockstep.runtime.pacing import FRESH_S, is_live
 from lockstep.runtime.snapshot import copy_checkpoint
 from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.store.protocols import Holder, Progress, Store
+
+Plan = dict[str, object]
+VERSION = "version"
+VERSION_FROM = "version-from"
+"""Facts: the version of the code that runs, and the last epoch of the version before it."""
+_BOOTING = frozenset({"starting", "seeding"})
+_POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,10 +63,43 @@ def choose(situation: Situation, *, prefer_peer: bool, seed_beyond_epochs: int) 
     return "scratch" if situation.floor == 0 else ""
 
 
-def prepare(spec: ReplicaSpec, store: Store, holder: Holder, plan: dict[str, object], settings: RunSettings) -> Path:
+def prepare(spec: ReplicaSpec, store: Store, holder: Holder, plan: Plan, version: str, settings: RunSettings) -> Path:
     """Put a checkpoint in place for this start and return its folder."""
     folder = spec.folder / "checkpoint"
-    own, sound = _own(folder, plan, store, holder)
+    own, sound = _own(folder, plan, version, store, holder)
+    choice = _patient_choice(spec, store, own, sound, settings)
+    if choice == "own":
+        checkpoints.write_fingerprint(folder, plan, version)
+        return folder
+    fresh = folder.with_name("checkpoint.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    taken = None
+    if choice != "scratch":
+        taken = copy_checkpoint(replica_folder(Path(spec.store), spec.job, choice) / "checkpoint", fresh)
+    checkpoints.write_fingerprint(fresh, plan, version)
+    _clear(folder, store, holder, keep=not sound or spec.seed == "peer")
+    fresh.rename(folder)
+    if taken is not None:
+        store.add_event("seeded", f"from {choice} at epoch {taken.epoch}", spec.replica)
+    return folder
+
+
+def _patient_choice(spec: ReplicaSpec, store: Store, own: Standing | None, sound: bool, settings: RunSettings) -> str:
+    """The choice; if there is none yet but another replica is booting, wait for that one."""
+    deadline_s = time.monotonic() + settings.start_timeout_s / 2
+    while True:
+        situation = _situation(spec, store, own, sound)
+        choice = choose(situation, prefer_peer=spec.seed == "peer", seed_beyond_epochs=settings.seed_beyond_epochs)
+        if choice:
+            return choice
+        booting = [one for one in store.progress() if one.replica != spec.replica and one.state in _BOOTING]
+        fresh = [one for one in booting if wall_us() - one.updated_us < FRESH_S * US_PER_S]
+        if not fresh or time.monotonic() > deadline_s:
+            raise _impossible(situation)
+        time.sleep(_POLL_S)
+
+
+def _situation(spec: ReplicaSpec, store: Store, own: Standing | None, sound: bool) -> Situation:
     head = store.head()
     now = wall_us()
     accused = {one.published_by for one in store.divergences() if not one.verdict}
@@ -66,23 +107,14 @@ def prepare(spec: ReplicaSpec, store: Store, holder: Holder, plan: dict[str, obj
     holders = {one.replica: Holder(one.replica, one.incarnation) for one in others}
     # Nobody is seeded from a party to a disagreement that is not judged yet: it could be the one that is wrong.
     peers = [one for one in others if store.is_live(holders[one.replica]) and str(holders[one.replica]) not in accused]
-    situation = Situation(own, sound, head.epoch if head else -1, store.floor(), peers)
-    choice = choose(situation, prefer_peer=spec.seed == "peer", seed_beyond_epochs=settings.seed_beyond_epochs)
-    if choice == "own":
-        return folder
-    if not choice:
-        raise _impossible(situation)
-    fresh = folder.with_name("checkpoint.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    taken = None
-    if choice != "scratch":
-        taken = copy_checkpoint(replica_folder(Path(spec.store), spec.job, choice) / "checkpoint", fresh)
-    checkpoints.write_fingerprint(fresh, plan)
-    _clear(folder, store, holder, keep=not sound or spec.seed == "peer")
-    fresh.rename(folder)
-    if taken is not None:
-        store.add_event("seeded", f"from {choice} at epoch {taken.epoch}", spec.replica)
-    return folder
+    # Old epochs must not be computed anew by new code: then nobody starts from the beginning.
+    floor = max(store.floor(), 1 if changed_at(store) >= 0 else 0)
+    return Situation(own, sound, head.epoch if head else -1, floor, peers)
+
+
+def changed_at(store: Store) -> int:
+    """The epoch up to which an older version of the job's code computed, -1 if there was none."""
+    return int(store.fact(VERSION_FROM) or -1)
 
 
 def _clear(folder: Path, store: Store, holder: Holder, *, keep: bool) -> None:
@@ -94,7 +126,7 @@ def _clear(folder: Path, store: Store, holder: Holder, *, keep: bool) -> None:
         shutil.rmtree(folder)
 
 
-def _own(folder: Path, plan: dict[str, object], store: Store, holder: Holder) -> tuple[Standing | None, bool]:
+def _own(folder: Path, plan: Plan, version: str, store: Store, holder: Holder) -> tuple[Standing | None, bool]:
     """Where the own checkpoint stands, and whether it may be used."""
     if not folder.exists():
         return None, False
@@ -108,8 +140,12 @@ def _own(folder: Path, plan: dict[str, object], store: Store, holder: Holder) ->
         return None, False
     head = store.head()
     head_epoch = head.epoch if head else -1
-    if noted is None or differences(noted, plan):
+    if noted is None or differences(noted[0], plan):
         store.add_event("checkpoint-foreign", "it was written by another plan", holder.replica)
+        return None, False
+    if at is not None and noted[1] != version and at.epoch != changed_at(store):
+        # All replicas change to the new code after the same epoch, or their states would differ for good.
+        store.add_event("checkpoint-of-older-code", f"it ends at epoch {at.epoch}", holder.replica)
         return None, False
     if at is not None and at.begun_epoch > head_epoch:
         store.add_event(

@@ -88,8 +88,8 @@ def _check_partition(checkpoint: Path, partition: Path, version: int) -> None:
             raise damaged(checkpoint, f"state {partition.parent.name}/{partition.name} version {number} is empty")
 
 
-def read_fingerprint(checkpoint: Path) -> dict[str, object] | None:
-    """The plan that wrote this checkpoint, None for one without a note."""
+def read_fingerprint(checkpoint: Path) -> tuple[dict[str, object], str] | None:
+    """The plan and the version of the code that wrote this checkpoint, None for one without a note."""
     path = checkpoint / FINGERPRINT
     if not path.exists():
         return None
@@ -102,14 +102,14 @@ def read_fingerprint(checkpoint: Path) -> dict[str, object] | None:
         )
     plan = note["plan"]
     assert isinstance(plan, dict)
-    return plan
+    return plan, str(note["version"])
 
 
-def write_fingerprint(checkpoint: Path, plan: dict[str, object]) -> None:
-    """Note which plan writes this checkpoint, before Spark does."""
+def write_fingerprint(checkpoint: Path, plan: dict[str, object], version: str) -> None:
+    """Note which plan and which version of the code write this checkpoint, before Spark does."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     temporary = checkpoint / f"{FINGERPRINT}.new"
-    temporary.write_text(json.dumps({"format": FORMAT_VERSION, "plan": plan}), encoding="utf-8")
+    temporary.write_text(json.dumps({"format": FORMAT_VERSION, "plan": plan, "version": version}), encoding="utf-8")
     temporary.replace(checkpoint / FINGERPRINT)
 
 

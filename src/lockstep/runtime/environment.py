@@ -64,6 +64,14 @@ SPEED: Mapping[str, str] = {
 }
 """Settings that change only how fast it goes; a user may override each."""
 
+STATE_PINS = (
+    "spark.sql.streaming.stateStore.providerClass",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion",
+    "spark.sql.streaming.checkpointFileManagerClass",
+)
+"""Settings that change what a checkpoint looks like, which Lockstep reads and copies: not for users either."""
+
 JAVA_OPTIONS = (
     "-Djdk.lang.Process.launchMechanism=VFORK -Xss8m -XX:+UseSerialGC -Duser.timezone=UTC "
     "-Duser.language=en -Duser.country=US -Dfile.encoding=UTF-8"
@@ -130,4 +138,5 @@ def open_session(name: str, settings: SparkSettings, scratch: Path) -> SparkSess
 
 def refused_settings(settings: SparkSettings) -> list[str]:
     """The user's Spark settings that would change results between replicas."""
-    return sorted(key for key, value in settings.conf.items() if RESULT_PINS.get(key, value) != value)
+    pinned = {**{key: SPEED.get(key) for key in STATE_PINS}, **RESULT_PINS}
+    return sorted(key for key, value in settings.conf.items() if key in pinned and pinned[key] != value)

@@ -134,8 +134,10 @@ class EpochRunner:
             ingested_newest_us=entry.ingested_newest_us,
         )
         side = self._sinks[output.part.step.id]
-        second = bool(output.output.files) and side.publication(entry.epoch) is not None
-        copy = _staged_table(output.output) if second else None
+        there = side.publication(entry.epoch) if output.output.files else None
+        differs = there is not None and there.version == self._version and there.digest != output.digest
+        # Publishing removes the files of whoever comes second, so a copy to compare has to be read before.
+        copy = _staged_table(output.output) if differs else None
         held = side.publish(wanted, output.output, self._holder)
         if held.digest != output.digest and held.version == self._version:
             self._compare(entry.epoch, output, held, copy)

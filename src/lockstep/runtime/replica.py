@@ -30,16 +30,16 @@ from lockstep.compile import Compiled, compile_job
 from lockstep.compile.hidden import Hidden, ddl_with_hidden
 from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.config import Settings
-from lockstep.connect.protocols import SourceSide
+from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.connect.working import sink_side, source_side
-from lockstep.errors import ExpressionError, LockstepError, RunError, from_wire
+from lockstep.errors import ExpressionError, LockstepError, RunError, StoreError, from_wire
 from lockstep.plan.graph import Graph
 from lockstep.plan.steps import EventTime, Source
 from lockstep.runtime.beginning import prepare
 from lockstep.runtime.checkpoint import standing
 from lockstep.runtime.dead_letters import DeadLetterWriter
 from lockstep.runtime.environment import environment_hash, open_session
-from lockstep.runtime.epochs import EpochRunner
+from lockstep.runtime.epochs import EpochRunner, Standpoint
 from lockstep.runtime.marks import TimeStep
 from lockstep.runtime.pacing import is_live
 from lockstep.runtime.reporting import Reporter
@@ -61,8 +61,8 @@ from lockstep.store.sqlite_store import open_store
 _POLL_S = 0.05
 _JOB_ERRORS = ("LS01", "LS02", "LS03", "LS05")
 """Areas of errors that starting again cannot mend."""
-_PASSING = ("LS0508", "LS0511")
-"""But these can pass: a full disk, a sink that somebody holds locked."""
+_PASSING = ("LS0508", "LS0509", "LS0511")
+"""But these can pass: a full disk, a disk that does not answer, a sink that somebody holds locked."""
 
 
 class Replica:
@@ -130,7 +130,8 @@ class Replica:
 
     def _prepare(self, graph: Graph) -> Path:
         self.reporter.state = "seeding"
-        return prepare(self.spec, self.store, self.holder, graph.fingerprint(), self.settings.run)
+        version = graph.version(self.spec.code_hash)
+        return prepare(self.spec, self.store, self.holder, graph.fingerprint(), version, self.settings.run)
 
     def _start(self, job: LoadedJob, graph: Graph, compiled: Compiled, checkpoint: Path) -> StreamingQuery:
         place = self.spec.place
@@ -138,6 +139,7 @@ class Replica:
         sinks = {part.step.id: sink_side(part.step.spec, part.step.id, place) for part in compiled.sinks}
         for part in compiled.sinks:
             sinks[part.step.id].open(part.schema)
+            self._check_not_ahead(part.step.id, sinks[part.step.id])
         self.sealer = self._new_sealer(sources, time_steps(graph))
         self.runner = EpochRunner(
             store=self.store,
@@ -164,6 +166,19 @@ class Replica:
         self.sealer.start()
         return query
 
+    def _check_not_ahead(self, sink: str, side: SinkSide) -> None:
+        """An epoch is sealed before it is published: a sink beyond the ledger belongs to another history."""
+        last, head = side.last_published(), self.store.head()
+        head_epoch = head.epoch if head else -1
+        if last is not None and last > head_epoch:
+            raise RunError(
+                "LS0613",
+                f'sink "{sink}" holds epoch {last}, but the ledger ends at {head_epoch}',
+                why="the store's folder was removed or replaced by an older one while the output stayed: new epochs "
+                "would be taken for published ones and dropped.",
+                hint="give the sink another place (or remove its folder), or put the store's folder back.",
+            )
+
     def _new_sealer(self, sources: Mapping[str, SourceSide], steps: tuple[TimeStep, ...]) -> Sealer:
         return Sealer(self.store, self.holder, sources, steps, self.settings.run, self._sealing_failed)
 
@@ -171,8 +186,8 @@ class Replica:
         """Go on where the checkpoint stands. A batch that was begun is replayed first and reports by itself."""
         assert self.runner is not None and self.sealer is not None
         at = standing(checkpoint)
-        if at is not None and at.epoch >= 0:
-            self.runner.at = type(self.runner.at)(epoch=at.epoch)
+        # Stillness counts from here: booting and seeding have a limit of their own.
+        self.runner.at = Standpoint(epoch=at.epoch if at is not None else -1, moved_us=wall_us())
         begun = at is not None and at.begun_epoch > at.epoch
         if not begun:
             epoch = at.epoch if at is not None else -1
@@ -190,7 +205,15 @@ class Replica:
             self.sealing_error = error
         elif str(error) != str(self.last_trouble):
             self.last_trouble = error
-            self.store.add_event("sealing-failed", str(error), self.holder.replica)
+            print(error, file=sys.stderr, flush=True)
+            self.note("sealing-failed", str(error))
+
+    def note(self, kind: str, text: str) -> None:
+        """Tell people, if the store can take it: the trouble may be the store itself."""
+        try:
+            self.store.add_event(kind, text, self.holder.replica)
+        except StoreError as error:
+            print(f"not noted: {error}", file=sys.stderr, flush=True)
 
     def _follow(self, query: StreamingQuery) -> int:
         assert self.runner is not None and self.sealer is not None
@@ -199,7 +222,7 @@ class Replica:
                 return EXIT_RETIRED
             if self.sealing_error is not None:
                 raise self.sealing_error
-            if self.sealer.crash is not None:
+            if not self.sealer.is_alive():
                 raise RunError("LS0601", f"sealing failed: {self.sealer.crash!r}", hint="see the replica's log.")
             if self.drain.is_set():
                 return self._drained(query)
@@ -320,14 +343,14 @@ def exit_code(error: LockstepError) -> int:
     """How the process ends for this error."""
     if error.code == "LS0603":
         return EXIT_DIVERGED
-    if error.code in ("LS0604", "LS0605"):
+    if error.code in ("LS0604", "LS0605", "LS0606"):
         return EXIT_CHECKPOINT
     return EXIT_JOB_ERROR if is_job_error(error) else EXIT_FAILED
 
 
 def is_job_error(error: LockstepError) -> bool:
     """Whether the job itself is wrong, so that starting again would only fail again."""
-    return error.code.startswith(_JOB_ERRORS) and error.code not in _PASSING
+    return error.code == "LS0613" or (error.code.startswith(_JOB_ERRORS) and error.code not in _PASSING)
 
 
 def main(arguments: list[str] | None = None) -> None:

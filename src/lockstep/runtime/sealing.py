@@ -64,9 +64,10 @@ class Sealer(threading.Thread):
 
     def run(self) -> None:
         """Wait until there is something to seal, seal it, again."""
-        while (epoch := self._next()) is not None:
+        while not self._stopping:
             try:
-                self._seal_when_due(epoch)
+                if (epoch := self._next()) is not None:
+                    self._seal_when_due(epoch)
             except LockstepError as error:
                 self._on_failure(error)
             except Exception as error:

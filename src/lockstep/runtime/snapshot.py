@@ -25,12 +25,14 @@ def copy_checkpoint(source: Path, target: Path) -> Standing:
         shutil.rmtree(target, ignore_errors=True)
         try:
             copied = _copy_once(source, target)
+            if copied is not None:
+                check_state(target, copied.batch)
+                return copied
         except FileNotFoundError as error:
             reason = f"{error.filename} vanished while it was copied"
-            continue
-        if copied is not None:
-            check_state(target, copied.batch)
-            return copied
+        except RunError as error:
+            # Its owner writes on while it is read: what looks damaged now may be whole in a moment.
+            reason = error.fact
     shutil.rmtree(target, ignore_errors=True)
     raise RunError(
         "LS0606",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockstep.bench.demo.checking import Alert, Comparison
-from lockstep.bench.demo.figures import BARS, Point, curve, span, sparkline
+from lockstep.bench.demo.figures import BARS, Point, curve, gap_across_s, span, sparkline
 from lockstep.bench.demo.playing import Part
 from lockstep.bench.demo.story import Story, chapter
 from lockstep.bench.demo.watching import Sighting
@@ -19,6 +19,11 @@ def test_a_gap_counts_where_it_ends_even_if_it_began_before_the_span() -> None:
     seen = sightings([1.0, 2.0, 9.0, 9.5])
     assert span(seen, 5 * US_PER_S, 20 * US_PER_S).gap_max_s == pytest.approx(7.0)
     assert span(seen, 0, 5 * US_PER_S).gap_max_s == pytest.approx(1.0)
+
+
+def test_the_gap_around_a_kill_is_between_the_epochs_before_and_after_it() -> None:
+    seen = sightings([1.0, 2.0, 9.0, 9.5])
+    assert [gap_across_s(seen, int(at_s * US_PER_S)) for at_s in (0.5, 1.5, 4.0, 9.0, 9.7)] == [0.0, 1.0, 7.0, 0.5, 0.0]
 
 
 def test_latencies_are_those_of_the_epochs_that_had_records() -> None:
@@ -38,6 +43,7 @@ def test_an_outage_shows_in_the_table_of_the_part_that_had_it() -> None:
     story = Story((chapter(part(1, outage)), chapter(part(2))), took_s=140.0)
     rows = {row.label: row.values for row in story.rows()}
     assert rows["longest gap after each kill"] == ("16.0 s", "1.00 s, 1.00 s")
+    assert rows["gap around each kill"] == ("16.0 s", "1.00 s, 1.00 s")
     assert rows["latency after each kill, max"] == ("15.0 s", "0.20 s, 0.20 s")
     assert rows["longest gap before"] == ("1.00 s", "1.00 s")
     assert rows["killed replica back after"] == ("15.0 s", "15.0 s, not awaited")

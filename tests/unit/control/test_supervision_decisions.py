@@ -54,8 +54,18 @@ def test_a_replica_that_died_is_started_again_at_once_from_its_own_checkpoint() 
 @pytest.mark.parametrize("code", [EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_JOB_ERROR])
 def test_a_replica_whose_state_is_in_doubt_is_seeded_from_a_healthy_peer(code: int) -> None:
     assert _decided(_ended("r0", code), _running("r1")) == [Start("r0", "peer")]
+
+
+def test_without_a_healthy_peer_only_an_outvoted_replica_waits_for_one() -> None:
     behind = _running("r1", HEAD - SETTINGS.lead_epochs_max - 1)
-    assert _decided(_ended("r0", code), behind)[:1] == [Start("r0", "auto")]
+    assert _decided(_ended("r0", EXIT_CHECKPOINT), behind)[:1] == [Start("r0", "auto")]
+    assert _decided(_ended("r0", EXIT_DIVERGED), behind) == []
+
+
+def test_two_replicas_that_take_long_over_the_same_epoch_are_not_both_killed() -> None:
+    slow = [_running(name, HEAD - 1, moved_ago_s=90) for name in ("r0", "r1")]
+    assert _decided(*slow) == []
+    assert [type(action) for action in _decided(slow[0], _running("r1", HEAD))] == [Kill]
 
 
 def test_restarts_in_a_row_wait_longer_and_longer() -> None:
@@ -95,8 +105,8 @@ def test_an_error_that_another_replica_met_at_the_same_epoch_is_the_jobs_own() -
     assert _decided(_ended("r0", EXIT_JOB_ERROR), met_another) == [Start("r0", "peer")]
 
 
-def test_a_replica_that_was_drained_stays_stopped() -> None:
-    assert _decided(_ended("r0", EXIT_DRAINED), _running("r1")) == []
+def test_a_replica_that_someone_else_told_to_end_is_started_again() -> None:
+    assert _decided(_ended("r0", EXIT_DRAINED), _running("r1")) == [Start("r0", "auto")]
 
 
 def test_a_replica_that_hangs_with_work_to_do_is_killed() -> None:

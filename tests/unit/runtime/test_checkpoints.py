@@ -140,8 +140,8 @@ def test_a_whole_partition_of_state_that_is_gone_is_recognised(tmp_path: Path) -
 
 def test_the_plan_is_noted_beside_sparks_files(tmp_path: Path) -> None:
     assert read_fingerprint(tmp_path) is None
-    write_fingerprint(tmp_path / "c", {"mode": "append"})
-    assert read_fingerprint(tmp_path / "c") == {"mode": "append"}
+    write_fingerprint(tmp_path / "c", {"mode": "append"}, "v1")
+    assert read_fingerprint(tmp_path / "c") == ({"mode": "append"}, "v1")
     (tmp_path / "c" / FINGERPRINT).write_text(json.dumps({"format": 99, "plan": {}}), encoding="utf-8")
     with pytest.raises(RunError) as caught:
         read_fingerprint(tmp_path / "c")

@@ -19,7 +19,7 @@ def _files(folder: Path) -> set[str]:
 
 def test_a_snapshot_ends_at_the_newest_commit_and_leaves_out_what_came_after(tmp_path: Path) -> None:
     peer = write_checkpoint(tmp_path / "r0" / "checkpoint", 5, begun=6, base=4)
-    write_fingerprint(peer, {"mode": "update"})
+    write_fingerprint(peer, {"mode": "update"}, "v1")
     for name in ("7.changelog", "7.zip", ".8.changelog.tmp", "6.changelog.tmp", ".6.changelog.crc"):
         (peer / "state" / "0" / "0" / name).write_bytes(b"later")
     target = tmp_path / "r1" / "checkpoint"
@@ -75,4 +75,5 @@ def test_a_peer_with_damaged_state_is_not_copied(tmp_path: Path) -> None:
     (peer / "state" / "0" / "1" / "3.changelog").unlink()
     with pytest.raises(RunError) as caught:
         copy_checkpoint(peer, tmp_path / "r1" / "checkpoint")
-    assert caught.value.code == "LS0604"
+    assert caught.value.code == "LS0606"
+    assert "lacks version 3" in str(caught.value)

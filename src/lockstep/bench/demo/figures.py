@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -50,6 +50,14 @@ def span(sightings: Sequence[Sighting], first_us: int, end_us: int) -> Span:
         gap_max_s=max(gaps, default=0.0),
         epochs=len(inside),
     )
+
+
+def gap_across_s(sightings: Sequence[Sighting], at_us: int) -> float:
+    """How long the two epochs around ``at_us`` were apart; 0 if one of them is missing."""
+    index = bisect_right(sightings, at_us, key=lambda one: one.seen_us)
+    if not 0 < index < len(sightings):
+        return 0.0
+    return (sightings[index].seen_us - sightings[index - 1].seen_us) / US_PER_S
 
 
 def quantile(values: Sequence[float], part: float) -> float:

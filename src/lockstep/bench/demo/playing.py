@@ -22,7 +22,7 @@ from lockstep.errors import RunError
 SEED = 20_210_920
 LOOK_S = 0.1
 START_LIMIT_S = 120.0
-WARM_S = 5.0
+WARM_S = 9.0
 """Epochs of a JVM that has just begun are slow: they are left out of what is measured."""
 BACK_LIMIT_S = 60.0
 SETTLE_S = 4.0
@@ -116,6 +116,7 @@ class _Stage:
                 raise RunError(
                     "LS0621",
                     f"{what} took more than {limit_s:.0f} s",
+                    why=self.run.last_words(),
                     hint="try again on a quieter machine; `lockstep demo --keep` keeps the logs.",
                 )
             self.look()

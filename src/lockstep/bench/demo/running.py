@@ -23,7 +23,7 @@ JOB = "saas-monitor"
 JOB_FILE = Path(__file__).with_name("saas_monitor.py")
 SINK = "out/alerts"
 STOP_TIMEOUT_S = 40.0
-LOG_LINES_SHOWN = 15
+LOG_LINES_SHOWN = 10
 _COMPUTING = ("running", "catching-up")
 # Everything is kept, so that the check at the end sees the digests of all epochs.
 _SETTINGS = ("--set", "retention_epochs_min=1000000")
@@ -69,13 +69,17 @@ class JobRun:
         """Fail at once if the job has ended by itself, with what it said last."""
         if self._process.poll() is None:
             return
-        said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES_SHOWN:]
         raise RunError(
             "LS0620",
             f"the demo's job ended by itself with exit code {self._process.returncode}",
-            why="\n".join(said) or "it said nothing.",
+            why=self.last_words(),
             hint="`lockstep doctor` looks at the machine; `lockstep demo --keep` keeps the logs.",
         )
+
+    def last_words(self) -> str:
+        """What the job said last, for whoever has to find out what is wrong."""
+        said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(said[-LOG_LINES_SHOWN:]) or "it said nothing."
 
     def computing(self) -> dict[str, Progress]:
         """The replicas that compute epochs now, by name: they run, and have done at least one."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lockstep.bench.demo.figures import BEFORE_S, Point, Span, curve, span
+from lockstep.bench.demo.figures import BEFORE_S, Point, Span, curve, gap_across_s, span
 from lockstep.bench.demo.playing import Part
 from lockstep.clock import US_PER_S
 
@@ -18,6 +18,8 @@ class Chapter:
     part: Part
     before: Span
     after: tuple[Span, ...]
+    across_s: tuple[float, ...]
+    """For each kill, the time between the epochs right before and right after it."""
     points: tuple[Point, ...]
 
     @property
@@ -93,6 +95,7 @@ def chapter(part: Part) -> Chapter:
         part,
         before=span(seen, first_us, part.kills[0].at_us),
         after=tuple(after),
+        across_s=tuple(gap_across_s(seen, kill.at_us) for kill in part.kills),
         points=tuple(
             point
             for point in curve([one for one in seen if one.seen_us <= part.end_us], part.kills[0].at_us)
@@ -131,6 +134,7 @@ _ROWS = (
     ("latency after each kill, max", lambda one: _each(one.after, "latency_max_s")),
     ("latency after each kill, p50", lambda one: _each(one.after, "latency_p50_s")),
     ("longest gap before", lambda one: seconds(one.before.gap_max_s)),
+    ("gap around each kill", lambda one: ", ".join(seconds(gap) for gap in one.across_s)),
     ("longest gap after each kill", lambda one: _each(one.after, "gap_max_s")),
     ("killed replica back after", _back),
     ("events in", lambda one: f"{one.part.fed.records:,}"),
@@ -152,8 +156,8 @@ def _chapter_json(chapter: Chapter) -> dict[str, Any]:
         "replicas": part.replicas,
         "before": asdict(chapter.before),
         "kills": [
-            {**asdict(kill), "back_s": back_s, "after": asdict(after)}
-            for kill, back_s, after in zip(part.kills, part.back_s, chapter.after, strict=True)
+            {**asdict(kill), "back_s": back_s, "gap_around_s": gap_s, "after": asdict(after)}
+            for kill, back_s, gap_s, after in zip(part.kills, part.back_s, chapter.across_s, chapter.after, strict=True)
         ],
         "events": part.fed.records,
         "feeder_behind_s_max": part.fed.behind_s_max,
