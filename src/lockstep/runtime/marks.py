@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from lockstep.store.protocols import Entry
 
+PAUSE_US = 10_000_000
+"""Epochs come at least once a heartbeat (1 s); ten without one mean that the job was not running."""
+
 
 @dataclass(frozen=True)
 class TimeStep:
@@ -24,6 +27,7 @@ def next_marks(
     observed: Mapping[str, int | None],
     epoch_time_us: int,
     advanced: Mapping[str, bool],
+    pause_us: int = PAUSE_US,
 ) -> dict[str, int | None]:
     """The marks of the epoch after ``previous``, in which ``observed`` was the highest event time per step.
 
@@ -34,8 +38,14 @@ def next_marks(
     for step in steps:
         mark = _known_mark(step, previous, observed.get(step.id))
         quiet = not any(advanced.get(source, False) for source in step.sources)
+        quiet = quiet and not _was_paused(previous, epoch_time_us, pause_us)
         found[step.id] = _idle_mark(step, mark, previous, epoch_time_us) if previous and quiet else mark
     return found
+
+
+def _was_paused(previous: Entry | None, epoch_time_us: int, pause_us: int) -> bool:
+    """Whether the job itself was down before this epoch: then its sources were not quiet, nobody was listening."""
+    return previous is not None and epoch_time_us - previous.epoch_time_us > pause_us
 
 
 def _known_mark(step: TimeStep, previous: Entry | None, observed: int | None) -> int | None:
@@ -63,7 +73,9 @@ def _idle_mark(step: TimeStep, mark: int | None, previous: Entry, epoch_time_us:
     return max(mark, min(latest, mark + (epoch_time_us - since_us)))
 
 
-def next_active(previous: Entry | None, advanced: Mapping[str, bool], epoch_time_us: int) -> dict[str, int]:
-    """Per source, the epoch time of the last epoch that had records of it (its first epoch counts as one)."""
-    before = previous.active_us if previous else {}
+def next_active(
+    previous: Entry | None, advanced: Mapping[str, bool], epoch_time_us: int, pause_us: int = PAUSE_US
+) -> dict[str, int]:
+    """Per source, the epoch time of the last epoch that had records of it (the first one, and after a pause, count)."""
+    before = previous.active_us if previous and not _was_paused(previous, epoch_time_us, pause_us) else {}
     return {source: epoch_time_us if moved else before.get(source, epoch_time_us) for source, moved in advanced.items()}

@@ -10,11 +10,11 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping
 
-from lockstep.clock import Clock, wall_us
+from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Advance, SourceSide
 from lockstep.errors import LockstepError
-from lockstep.runtime.marks import TimeStep, next_active, next_marks
+from lockstep.runtime.marks import PAUSE_US, TimeStep, next_active, next_marks
 from lockstep.runtime.pacing import View, Wait, decide
 from lockstep.store.protocols import Entry, Holder, Store
 
@@ -127,15 +127,16 @@ class Sealer(threading.Thread):
         oldest = [one.ingested_oldest_us for one in advances.values() if one.ingested_oldest_us is not None]
         newest = [one.ingested_newest_us for one in advances.values() if one.ingested_newest_us is not None]
         moved = {name: advance.records > 0 for name, advance in advances.items()}
+        pause_us = max(PAUSE_US, round(10 * self._settings.heartbeat_interval_s * US_PER_S))
         proposal = Entry(
             epoch=epoch,
             epoch_time_us=epoch_time_us,
             cut={name: dict(advance.positions) for name, advance in advances.items()},
-            marks=next_marks(self._time_steps, previous, self._observed, epoch_time_us, moved),
+            marks=next_marks(self._time_steps, previous, self._observed, epoch_time_us, moved, pause_us),
             records=sum(advance.records for advance in advances.values()),
             ingested_oldest_us=min(oldest, default=None),
             ingested_newest_us=max(newest, default=None),
-            active_us=next_active(previous, moved, epoch_time_us),
+            active_us=next_active(previous, moved, epoch_time_us, pause_us),
             sealed_by=str(self._holder),
         )
         items = [item for advance in advances.values() for item in advance.items]

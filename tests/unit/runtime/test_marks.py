@@ -56,3 +56,10 @@ def test_event_time_of_a_replayed_history_goes_on_at_the_pace_of_the_clock_when_
     for second in range(1, 61):
         entry = _after(entry, begun_us + second * S)
     assert entry.marks == {"at": (50 + 60) * S}
+
+
+def test_a_pause_of_the_job_is_no_silence_of_its_sources_even_if_the_first_epoch_after_it_is_empty() -> None:
+    resumed = _after(_first(100 * S, 99 * S), 160 * S, observed_us=100 * S)
+    assert resumed.marks == {"at": 100 * S}
+    assert resumed.active_us == {"events": 160 * S}
+    assert _after(resumed, 161 * S, records=10).marks == {"at": 100 * S}
