@@ -156,10 +156,11 @@ a Java that Spark does not run on, a full disk under the folder for temporary fi
     ),
     "LS0613": Page(
         "A sink is ahead of the ledger",
-        "An epoch is sealed in the ledger before it is published, so a sink can never hold an epoch that the ledger "
-        "does not know. If it does, the two do not belong together: usually .lockstep was removed to start afresh "
-        "while the output folder stayed, or an older copy of .lockstep was put back. Going on would be silent loss: new "
-        "epochs would be taken for those that are already there.\n\nTo start afresh, give the sink another place or "
-        "remove its folder as well. To go on, put the .lockstep folder back that belongs to the output.",
+        "An epoch is sealed in the ledger before it is published, so a sink can never hold an epoch that the "
+        "ledger does not know. If it does, the two do not belong together: usually .lockstep was removed to "
+        "start afresh while the output folder stayed, or an older copy of .lockstep was put back. Going on "
+        "would be silent loss: new epochs would be taken for those that are already there.\n\nTo start "
+        "afresh, give the sink another place or remove its folder as well. To go on, put the .lockstep folder"
+        " back that belongs to the output.",
     ),
 }
