@@ -73,12 +73,14 @@ class Reporter(threading.Thread):
             return self.state
         if self.diverged():
             return "diverged"
+        if not at.done_us:
+            # A seed is not an epoch computed: until then nobody knows whether this replica works at all.
+            return "starting"
         head = self._store.head()
         lag = head.epoch - at.epoch if head else 0
         if self._caught_up:
             # Behind again only beyond the lead: no flapping in between.
             self._caught_up = lag <= self._lead_epochs
         else:
-            # A seed is not an epoch computed: until then nobody knows whether this replica works at all.
-            self._caught_up = lag <= 1 and (at.done_us > 0 or head is None or head.epoch <= 0)
+            self._caught_up = lag <= 1
         return "running" if self._caught_up else "catching-up"

@@ -82,16 +82,16 @@ class JobRun:
         return "\n".join(said[-LOG_LINES_SHOWN:]) or "it said nothing."
 
     def computing(self) -> dict[str, Progress]:
-        """The replicas that compute epochs now, by name: they run, and have done at least one."""
+        """The replicas that compute epochs now, by name: past the first one of their JVM, which is slow by far."""
         return {
             one.replica: one
             for one in self.store.progress()
-            if one.state in _COMPUTING and one.moved_us > 0 and psutil.pid_exists(one.pid)
+            if one.state in _COMPUTING and one.epoch_s > 0 and psutil.pid_exists(one.pid)
         }
 
     def ready(self) -> bool:
-        """Whether all replicas are past the first epoch of their JVM, the slowest by far, and none is behind."""
-        ready = [one for one in self.computing().values() if one.state == "running" and one.epoch_s > 0]
+        """Whether all replicas compute, and none of them is behind."""
+        ready = [one for one in self.computing().values() if one.state == "running"]
         return len(ready) == self.replicas
 
     def newest_sealer(self) -> str:
