@@ -50,7 +50,7 @@ def test_a_seed_always_gives_the_same_run() -> None:
 
 def test_trouble_strikes_before_and_after_every_step_and_from_every_side() -> None:
     told: Counter[str] = Counter()
-    for seed in range(15):
+    for seed in range(40):
         told += run_seed(seed, RELENTLESS).history.told
     steps = ("boot", "prepare", "seal", *SimReplica.STEPS)
     struck = {f"{fault} {when} {step}" for fault in ("crash", "hang") for when in ("before", "after") for step in steps}

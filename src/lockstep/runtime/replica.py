@@ -54,7 +54,7 @@ from lockstep.runtime.spec import (
     EXIT_RETIRED,
     ReplicaSpec,
 )
-from lockstep.runtime.warm_up import EPOCHS, warm_up
+from lockstep.runtime.warm_up import EPOCHS, nowhere, warm_up
 from lockstep.store.protocols import Holder, Store
 from lockstep.store.sqlite_store import open_store
 
@@ -103,7 +103,7 @@ class Replica:
         tasks = self._tasks_max(session)
         if self._others_publish():
             frames = source_frames(session, self.spec, self.drain_flag, tasks, warm_up_epochs=EPOCHS)
-            warm_up(compile_job(graph, frames), self.spec.folder / "scratch" / "warm-up", self._is_stopping)
+            warm_up(compile_job(graph, frames, nowhere), self.spec.folder / "scratch" / "warm-up", self._is_stopping)
         compiled = compile_job(graph, source_frames(session, self.spec, self.drain_flag, tasks), self._dead_letters())
         return self._start(job, graph, compiled, self._prepare(graph))
 
