@@ -20,6 +20,8 @@ from lockstep.errors import EnvironmentError_
 from lockstep.machine import find_java
 
 BUILD_TIMEOUT_S = 300.0
+ARCHIVES_KEPT = 4
+"""One per environment and Java; each has 170 MB, and environments come and go."""
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
@@ -65,4 +67,7 @@ def build_archive() -> Path:
         target = path.with_suffix(f".{os.getpid()}.new")
         target.write_bytes(made.read_bytes())
         target.replace(path)
+    older = sorted(path.parent.glob("spark-*.jsa"), key=lambda one: one.stat().st_mtime)[:-ARCHIVES_KEPT]
+    for one in older:
+        one.unlink(missing_ok=True)
     return path
