@@ -59,7 +59,21 @@ def prepare_run(
     store = open_store(folder, graph.name)
     identity = str(os.getpid())
     lock = _locked(folder, store, graph.name)
-    _take_lease(store, identity)
+    try:
+        _take_lease(store, identity)
+        supervisor = _ready(loaded, graph, settings, store, project, identity)
+    except BaseException:
+        store.release(LEASE, identity)
+        lock.close()
+        raise
+    return PreparedRun(graph, settings, store, supervisor, lock)
+
+
+def _ready(
+    loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, project: Path, identity: str
+) -> Supervisor:
+    """Bring the job's folder into order and make its supervisor."""
+    folder = (project / STORE_FOLDER).resolve()
     _follow_plan(store, graph)
     _end_leftovers(store, folder, graph.name)
     _note_version(store, folder, graph.name, graph.version(loaded.code_hash))
@@ -77,7 +91,7 @@ def prepare_run(
         seed="auto",
         settings=settings.model_dump(mode="json"),
     )
-    return PreparedRun(graph, settings, store, _supervisor(graph, settings, store, template, identity), lock)
+    return _supervisor(graph, settings, store, template, identity)
 
 
 def _supervisor(graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str) -> Supervisor:
@@ -155,7 +169,6 @@ def _follow_plan(store: Store, graph: Graph) -> None:
     if not changed:
         store.set_fact("plan", plan)
         return
-    store.release(LEASE, str(os.getpid()))
     raise RunError(
         "LS0609",
         f'job "{graph.name}" was changed in a way its checkpoint cannot follow',
