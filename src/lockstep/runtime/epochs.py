@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -75,20 +74,15 @@ class EpochRunner:
         self._limit = settings.records_per_epoch_start
         self.at = Standpoint()
         self.failure: LockstepError | None = None
-        self.idle = threading.Event()
-        self.idle.set()
         self.diverged = False
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Compute and publish one epoch."""
-        self.idle.clear()
         try:
             self._run(frame, batch_epoch(self._checkpoint, batch))
         except LockstepError as error:
             self.failure = error
             raise
-        finally:
-            self.idle.set()
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
         entry = self._store.entry(epoch)
