@@ -14,7 +14,9 @@ from lockstep.api.arguments import (
     sink_spec,
     step_name,
 )
+from lockstep.api.keyed import KEYED_SLIPS, KeyedStream
 from lockstep.api.registry import Registry
+from lockstep.api.windowed import WindowedStream, checked_window
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
 from lockstep.plan.columns import Condition, value_of
@@ -23,7 +25,6 @@ from lockstep.plan.expression import Expression, unaliased
 from lockstep.plan.schema import Schema
 from lockstep.plan.specs import Guarantee, SinkSpec
 from lockstep.plan.steps import (
-    Aggregate,
     Drop,
     EventTime,
     Filter,
@@ -39,7 +40,7 @@ from lockstep.plan.steps import (
     Union,
     WithColumns,
 )
-from lockstep.plan.windows import Sliding, Tumbling, Window
+from lockstep.plan.windows import Window
 
 _STREAM_SLIPS = {
     "where": "it is called .filter(...) here.",
@@ -61,7 +62,6 @@ _STREAM_SLIPS = {
     "sort": "a stream has no end, so it cannot be sorted: sort what you read from the sink.",
     "orderBy": "a stream has no end, so it cannot be sorted: sort what you read from the sink.",
 }
-_KEYED_SLIPS = {"": 'first say what to compute: .agg(n=F.count("*")); the result is a stream again.'}
 
 
 class Stream:
@@ -202,7 +202,7 @@ class Stream:
 
     def _check_united(self, other: Any) -> None:
         if not isinstance(other, Stream):
-            hint = _KEYED_SLIPS[""] if isinstance(other, (KeyedStream, WindowedStream)) else "a.union(b)"
+            hint = KEYED_SLIPS[""] if isinstance(other, (KeyedStream, WindowedStream)) else "a.union(b)"
             raise PlanError("LS0108", f".union(...) was given a {type(other).__name__}, not a stream", hint=hint)
         if other._registry is not self._registry:
             raise PlanError(
@@ -216,69 +216,3 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<stream {self._step.id}: {', '.join(self.columns)}>"
-
-
-class KeyedStream:
-    """A stream by key: say what to compute for each key."""
-
-    def __init__(self, stream: Stream, keys: Named) -> None:
-        self._stream = stream
-        self._keys = keys
-
-    def window(self, window: Window) -> WindowedStream:
-        """Compute for each key and window of event time."""
-        return WindowedStream(self._stream, self._keys, checked_window(window))
-
-    def agg(self, *columns: Expression, name: str | None = None, exact_floats: bool = True, **named: Any) -> Stream:
-        """One record for each key, updated in every epoch that changes it: ``agg(n=F.count("*"))``.
-
-        Sums and averages of floats are exact by default, so that replicas agree to the last digit;
-        ``exact_floats=False`` adds in any order, faster.
-        """
-        values = self._stream._values("agg", columns, named)
-        return _aggregate(self._stream, name, self._keys, values, exact_floats=exact_floats)
-
-    def __getattr__(self, asked: str) -> NoReturn:
-        explain_missing(self, asked, _KEYED_SLIPS)
-
-
-class WindowedStream:
-    """A stream by window, and by key if it has one: say what to compute."""
-
-    def __init__(self, stream: Stream, keys: Named, window: Window) -> None:
-        self._stream = stream
-        self._keys = keys
-        self._window = window
-
-    def agg(self, *columns: Expression, name: str | None = None, exact_floats: bool = True, **named: Any) -> Stream:
-        """One record for each key and window when the window closes: keys, window_start, window_end, aggregates."""
-        values = self._stream._values("agg", columns, named)
-        return _aggregate(self._stream, name, self._keys, values, window=self._window, exact_floats=exact_floats)
-
-    def __getattr__(self, asked: str) -> NoReturn:
-        explain_missing(self, asked, _KEYED_SLIPS)
-
-
-def checked_window(window: Any) -> Window:
-    """``window`` if it is one, else what to write (LS0114)."""
-    if isinstance(window, (Tumbling, Sliding)):
-        return window
-    example = f'"{window}"' if isinstance(window, str) else '"1 minute"'
-    raise PlanError(
-        "LS0114",
-        f".window(...) was given a {type(window).__name__}, not a window",
-        hint=f".window(ls.tumbling({example}))",
-    )
-
-
-def _aggregate(
-    stream: Stream,
-    name: str | None,
-    keys: Named,
-    aggregates: Named,
-    *,
-    exact_floats: bool,
-    window: Window | None = None,
-) -> Stream:
-    step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
-    return stream._then(Aggregate(step_id, stream._step, keys, window, aggregates, exact_floats))

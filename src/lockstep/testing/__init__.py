@@ -1,0 +1,1 @@
+"""Run whole jobs in tests, on inputs in memory, with epochs cut by hand."""
