@@ -13,6 +13,9 @@ Clock = Callable[[], int]
 
 US_PER_S = 1_000_000
 
+END_US = 253_370_764_800 * US_PER_S
+"""The end of event time (the year 9999): the mark of a bounded input that has been read to its end."""
+
 
 def wall_us() -> int:
     """The machine's clock, in microseconds since 1970.

@@ -36,6 +36,8 @@ class RunSettings(_Strict):
     """Shortest time between two seals; pacing stretches it to 1.3 times the slowest replica's epoch."""
     heartbeat_interval_s: Seconds = 1.0
     """Longest time between two seals, data or not: event time and idleness need epochs to move on."""
+    until_done: bool = False
+    """Whether to process all the input there is, bring event time to its end, and end."""
     epoch_target_s: Seconds = 1.0
     """How long an epoch should take at most; the record limit per epoch adapts to it."""
     records_per_epoch_min: int = Field(default=100, ge=1)

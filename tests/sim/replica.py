@@ -17,7 +17,7 @@ from lockstep.errors import StoreError
 from lockstep.runtime import beginning
 from lockstep.runtime.beginning import Situation
 from lockstep.runtime.checkpoint import Standing
-from lockstep.runtime.epochs import Standpoint
+from lockstep.runtime.march import Standpoint
 from lockstep.runtime.pacing import is_live, next_record_limit, smoothed_s
 from lockstep.runtime.reporting import INTERVAL_S, Reporter
 from lockstep.runtime.sealing import Sealer
@@ -482,7 +482,7 @@ class SimReplica:
         if self.at.done_us:
             self._limit = next_record_limit(self._limit, entry.records, took_s, self.world.settings)
         smoothed = smoothed_s(self.at.epoch_s, took_s) if self.at.done_us else 0.0
-        self.at = Standpoint(entry.epoch, -1, smoothed, self.at.records + entry.records, now_us, now_us, 1)
+        self.at = Standpoint(entry.epoch, -1, smoothed, self.at.records + entry.records, now_us, now_us)
         self._report()
         self._ready(entry.epoch + 1, self._observed, self._limit)
         return 0.002

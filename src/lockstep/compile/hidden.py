@@ -6,30 +6,39 @@ A source emits only the hidden columns that the compiled plan needs: carrying on
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from lockstep.plan.expression import Call, Expression, walk
-from lockstep.plan.graph import Graph
-from lockstep.plan.steps import EventTime, FlatMap, Map, MapBatches, Step
+from lockstep.plan.keyed import KeyedStep
+from lockstep.plan.loops import LoopHead, loop_journal
+from lockstep.plan.stages import Stage, stage_journal
+from lockstep.plan.steps import EventTime, FlatMap, Map, MapBatches, Source, Step, event_times_before
 from lockstep.store.types import arrow_type
 
 MARK = "__mark"
 """True in the one hidden row per source and epoch that carries the marks, null in records."""
 EVENT_TIME = "__event_time"
+WATERMARK = "__watermark"
+"""In the mark rows that go on to a keyed step: how far event time has come there, null while it is not known."""
 EPOCH_TIME = "__epoch_time"
 SOURCE = "__source"
 PARTITION = "__partition"
 OFFSET = "__offset"
 POSITION = (SOURCE, PARTITION, OFFSET)
+PART = "__part"
+"""Where a record was made from another one: which of them it is. Records of one position are ordered by it."""
+PART_BITS = 20
 
 TYPES = {
     MARK: "boolean",
+    WATERMARK: "timestamp",
     EPOCH_TIME: "timestamp",
     SOURCE: "string",
     PARTITION: "string",
     OFFSET: "bigint",
+    PART: "bigint",
 }
 
 
@@ -63,14 +72,23 @@ class Hidden:
     event_times: tuple[str, ...] = ()
     epoch_time: bool = False
     position: bool = False
+    ticks: bool = False
+    """Whether a mark row is wanted by a keyed step, also where there is no event time: it tells every key the time."""
+
+    @property
+    def marks(self) -> bool:
+        """Whether the source sends a mark row in every epoch."""
+        return bool(self.event_times) or self.ticks
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """(name, Spark type) in the order in which a source emits them."""
         names: list[tuple[str, str]] = []
-        if self.event_times:
+        if self.marks:
             names.append((MARK, TYPES[MARK]))
             names += [(mark_of(step), "timestamp") for step in self.event_times]
+        if self.ticks:
+            names.append((WATERMARK, TYPES[WATERMARK]))
         if self.epoch_time:
             names.append((EPOCH_TIME, TYPES[EPOCH_TIME]))
         if self.position:
@@ -78,25 +96,46 @@ class Hidden:
         return tuple(names)
 
 
-def hidden_of(graph: Graph) -> dict[str, Hidden]:
-    """Per source, the hidden columns that the steps below it ask for."""
-    return {source.id: _needed(_downstream(graph, source)) for source in graph.sources}
+def hidden_of(stage: Stage) -> dict[str, Hidden]:
+    """Per source of a stage, by its name in the ledger, the hidden columns that the steps below it ask for."""
+    found: dict[str, Hidden] = {}
+    for step in stage.steps:
+        if isinstance(step, Source):
+            found[step.id] = _needed(_downstream(stage, {id(step)}))
+        if isinstance(step, LoopHead):
+            name, timed = loop_journal(step), bool(event_times_before(step.input))
+            found[name] = _journal_hidden(name, [step, *_downstream(stage, {id(step)})], timed=timed)
+    for read in stage.reads:
+        readers = [step for step in stage.steps if stage.is_cut(step, read)]
+        below = [*readers, *_downstream(stage, {id(step) for step in readers})]
+        # Whoever declares an event time anew has no use for the old one.
+        timed = bool(event_times_before(read)) and not all(isinstance(step, EventTime) for step in readers)
+        found[stage_journal(read)] = _journal_hidden(stage_journal(read), below, timed=timed)
+    return found
+
+
+def _journal_hidden(name: str, below: list[Step], *, timed: bool) -> Hidden:
+    """A journal inside the job brings its records' event times back, like an ``event_time`` step of its own name."""
+    needed = _needed(below)
+    return replace(needed, event_times=(name, *needed.event_times)) if timed else needed
 
 
 def _needed(steps: list[Step]) -> Hidden:
+    keyed = any(isinstance(step, KeyedStep) for step in steps)
+    skips = any(isinstance(step, Map | FlatMap | MapBatches) and step.on_error == "skip" for step in steps)
     return Hidden(
         event_times=tuple(step.id for step in steps if isinstance(step, EventTime)),
-        epoch_time=any(_uses_epoch_time(step) for step in steps),
-        position=any(isinstance(step, Map | FlatMap | MapBatches) and step.on_error == "skip" for step in steps),
+        epoch_time=keyed or any(_uses_epoch_time(step) for step in steps),
+        position=keyed or skips,
+        ticks=keyed,
     )
 
 
-def _downstream(graph: Graph, source: Step) -> list[Step]:
-    reached = {source.id}
+def _downstream(stage: Stage, reached: set[int]) -> list[Step]:
     below: list[Step] = []
-    for step in graph.steps:
-        if any(parent.id in reached for parent in step.inputs):
-            reached.add(step.id)
+    for step in stage.steps:
+        if any(id(before) in reached and not stage.is_cut(step, before) for before in step.inputs):
+            reached = reached | {id(step)}
             below.append(step)
     return below
 
@@ -112,9 +151,4 @@ def wants_epoch_time(expression: Expression) -> bool:
 
 def step_expressions(step: Step) -> list[Expression]:
     """Every expression that a step was given."""
-    found: list[Expression] = []
-    for field in fields(step):
-        value = getattr(step, field.name)
-        named = [item[1] for item in value if isinstance(item, tuple)] if isinstance(value, tuple) else [value]
-        found += [item for item in named if isinstance(item, Expression)]
-    return found
+    return list(step.expressions)

@@ -1,4 +1,4 @@
-"""A whole job as one DataFrame: all sinks of a stage leave as one tagged union, through one action per epoch."""
+"""A job as DataFrames, one for each stage: all its sinks leave as one tagged union, through one action per epoch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from lockstep.compile.digests import HASHES, hash_columns
 from lockstep.compile.explain import explained
 from lockstep.compile.hidden import Hidden, hidden_of, step_expressions
 from lockstep.compile.python_steps import DeadLetters
+from lockstep.compile.stages import TIME, spark_schema_text, taken_up
 from lockstep.compile.steps import Context, Lowered, lower
 from lockstep.plan.graph import Graph
 from lockstep.plan.schema import parse_schema
-from lockstep.plan.steps import Aggregate, Sink, Source, Step, upstream
+from lockstep.plan.specs import StageSource
+from lockstep.plan.stages import Stage, StageSink, stage_journal
+from lockstep.plan.steps import Aggregate, EventTime, Sink, Source, Step, upstream
 from lockstep.store.arrow import arrow_schema
 
 SINK = "__sink"
+
+SourceFrame = Callable[[Source, Hidden, int], DataFrame]
+"""The DataFrame of a source with these hidden columns, for the stage with this number."""
 
 
 @dataclass(frozen=True)
@@ -51,35 +57,100 @@ def rows_column(number: int) -> str:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a replica runs: the union, its sinks in the order of publishing, and Spark's output mode."""
+    """What a replica runs for one stage: the union, its sinks in the order of publishing, and Spark's output mode."""
 
+    stage: Stage
     frame: DataFrame
     sinks: tuple[SinkPart, ...]
-    output_mode: str
     event_times: tuple[str, ...]
+    journals: tuple[Source, ...]
+    """The journals inside the job that it reads: those of earlier stages, and of its loops."""
+
+    @property
+    def output_mode(self) -> str:
+        """How Spark gives its results."""
+        return self.stage.output_mode
 
 
 def compile_job(
     graph: Graph,
-    source_frame: Callable[[Source, Hidden], DataFrame],
+    source_frame: SourceFrame,
     dead_letters: DeadLetters | None = None,
     on_lowered: Callable[[Step, DataFrame], None] | None = None,
-) -> Compiled:
-    """Lower every step, check it for determinism, and unite the sinks; ``on_lowered`` is shown each step's frame."""
-    context = Context(source_frame, hidden_of(graph), dead_letters)
-    lowered: dict[str, Lowered] = {}
-    for step in graph.steps:
-        inputs = tuple(lowered[parent.id] for parent in step.inputs)
+) -> tuple[Compiled, ...]:
+    """Each stage as one DataFrame: every step lowered and checked for determinism, the sinks united.
+
+    ``on_lowered`` is shown each step's frame.
+    """
+    written: dict[str, StructType] = {}
+    return tuple(
+        _StageCompiler(stage, source_frame, dead_letters, on_lowered, written).compiled() for stage in graph.stages
+    )
+
+
+class _StageCompiler:
+    """Compiles one stage. ``written`` collects the schemas of the journals inside the job, stage after stage."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        source_frame: SourceFrame,
+        dead_letters: DeadLetters | None,
+        on_lowered: Callable[[Step, DataFrame], None] | None,
+        written: dict[str, StructType],
+    ) -> None:
+        self._stage = stage
+        self._journals: dict[str, Source] = {}
+        self._context = Context(self._noting(source_frame), hidden_of(stage), dead_letters, written)
+        self._on_lowered = on_lowered
+        self._lowered: dict[int, Lowered] = {}
+        self._taken_up: dict[tuple[str, bool], Lowered] = {}
+
+    def compiled(self) -> Compiled:
+        """The stage, lowered."""
+        for step in self._stage.steps:
+            self._lower(step)
+        sinks = self._stage.sinks
+        frames = [self._lowered[id(sink)].frame for sink in sinks]
+        for sink, frame in zip(sinks, frames, strict=True):
+            if isinstance(sink, StageSink):
+                self._context.written[sink.id] = frame.schema
+        times = tuple(step.id for step in self._stage.event_times)
+        frame, parts = _united(sinks, frames)
+        return Compiled(self._stage, frame, parts, times, tuple(self._journals.values()))
+
+    def _lower(self, step: Step) -> None:
+        inputs = tuple(self._input(step, before) for before in step.inputs)
         try:
-            lowered[step.id] = lower(step, inputs, context)
+            lowered = lower(step, inputs, self._context)
         except AnalysisException as error:
             columns = tuple(dict.fromkeys(name for given in inputs for name in given.columns))
             raise explained(error, step.id, columns) from None
+        self._lowered[id(step)] = lowered
         if step_expressions(step):
-            check_plan(lowered[step.id].frame, step.id, exact_floats=_adds_exactly(step))
-        if on_lowered is not None:
-            on_lowered(step, lowered[step.id].frame)
-    return _united(graph, lowered)
+            check_plan(lowered.frame, step.id, exact_floats=_adds_exactly(step))
+        if self._on_lowered is not None:
+            self._on_lowered(step, lowered.frame)
+
+    def _input(self, step: Step, before: Step) -> Lowered:
+        if not self._stage.is_cut(step, before):
+            return self._lowered[id(before)]
+        name = stage_journal(before)
+        timed = TIME in self._context.written[name].names and not isinstance(step, EventTime)
+        if (name, timed) not in self._taken_up:
+            made = taken_up(name, self._context.written[name], self._context, timed=timed)
+            self._taken_up[name, timed] = made
+        return self._taken_up[name, timed]
+
+    def _noting(self, source_frame: SourceFrame) -> Callable[[Source, Hidden], DataFrame]:
+        """The same for this stage, keeping the sources that are journals inside the job."""
+
+        def frame(source: Source, hidden: Hidden) -> DataFrame:
+            if isinstance(source.spec, StageSource):
+                self._journals[source.id] = source
+            return source_frame(source, hidden, self._stage.number)
+
+        return frame
 
 
 def _adds_exactly(step: Step) -> bool:
@@ -87,35 +158,30 @@ def _adds_exactly(step: Step) -> bool:
     return all(one.exact_floats for one in upstream(step) if isinstance(one, Aggregate))
 
 
-def _united(graph: Graph, lowered: dict[str, Lowered]) -> Compiled:
-    frames = [lowered[sink.id].frame for sink in graph.sinks]
+def _united(sinks: tuple[Sink, ...], frames: list[DataFrame]) -> tuple[DataFrame, tuple[SinkPart, ...]]:
     schemas = [frame.schema for frame in frames]
     branches = [
-        _branch(frame, sink, number, schemas)
-        for number, (sink, frame) in enumerate(zip(graph.sinks, frames, strict=True))
+        _branch(frame, sink, number, schemas) for number, (sink, frame) in enumerate(zip(sinks, frames, strict=True))
     ]
     parts = tuple(
-        SinkPart(sink, number, _arrow(schema))
-        for number, (sink, schema) in enumerate(zip(graph.sinks, schemas, strict=True))
+        SinkPart(sink, number, _arrow(schema)) for number, (sink, schema) in enumerate(zip(sinks, schemas, strict=True))
     )
-    event_times = tuple(step.id for step in graph.event_times)
-    return Compiled(reduce(DataFrame.union, branches), parts, graph.output_mode, event_times)
+    return reduce(DataFrame.union, branches), parts
 
 
 def _branch(frame: DataFrame, sink: Sink, number: int, schemas: list[StructType]) -> DataFrame:
     rows = []
     for other, schema in enumerate(schemas):
-        if other == number:
-            rows.append(sf.struct(*(sf.col(f"`{name}`") for name in frame.columns)).alias(rows_column(other)))
-        else:
-            rows.append(sf.lit(None).cast(schema).alias(rows_column(other)))
+        own = sf.struct(*(sf.col(f"`{name}`") for name in frame.columns)) if other == number else sf.lit(None)
+        # Every field may be null, also one that never is in its own sink: Arrow refuses a null struct of such fields.
+        rows.append(own.cast(StructType.fromDDL(spark_schema_text(schema))).alias(rows_column(other)))
     hashes = hash_columns(frame.schema, sink.id)
     return frame.select(sf.lit(number).alias(SINK), *hashes, *rows)
 
 
 def _arrow(schema: StructType) -> pa.Schema:
     """The Arrow schema of a sink's rows, by way of our own types so that files look the same in every release."""
-    return arrow_schema(parse_schema(", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema.fields)))
+    return arrow_schema(parse_schema(spark_schema_text(schema)))
 
 
 __all__ = ["HASHES", "SINK", "Compiled", "SinkPart", "compile_job"]

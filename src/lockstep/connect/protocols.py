@@ -29,6 +29,8 @@ class Advance:
     items: Sequence[Item] = ()
     ingested_oldest_us: int | None = None
     ingested_newest_us: int | None = None
+    finished: bool = False
+    """Whether this is all there is now: a run until done ends when every source says so."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, overload
 from lockstep.durations import Duration, duration_text, duration_us
 from lockstep.errors import ConnectError
 from lockstep.plan.schema import Schema, parse_schema
-from lockstep.plan.specs import Guarantee
+from lockstep.plan.specs import Guarantee, StageJournal, StageSource, stage_spec
 from lockstep.store.names import checked_name
 
 SourceFormat = Literal["jsonl", "csv", "parquet"]
@@ -217,8 +217,8 @@ class ConsoleSink:
         return asdict(self)
 
 
-AnySource = JournalSource | FilesSource | RateSource | CollectionSource
-AnySink = FilesSink | SqliteSink | ConsoleSink
+AnySource = JournalSource | FilesSource | RateSource | CollectionSource | StageSource
+AnySink = FilesSink | SqliteSink | ConsoleSink | StageJournal
 
 
 def journal(name: str, *, schema: str | Schema, partitions: int = 1) -> JournalSource:
@@ -325,6 +325,8 @@ def sqlite(path: str, *, table: str, key: str | Sequence[str] | None = None) -> 
 def console(rows_max: int = 20) -> ConsoleSink:
     """Print each epoch's first rows. At least once: after a crash an epoch may be printed again.
 
+    With ``.to(ls.console(), guarantee="at-most-once")`` it may be missing instead, and is never printed twice.
+
     >>> console().guarantee
     'at-least-once'
     """
@@ -365,6 +367,7 @@ _FROM_JSON: dict[str, Callable[[dict[str, Any]], AnySource | AnySink]] = {
     "collection": _collection_from_json,
     "sqlite": lambda data: SqliteSink(data["database"], data["table"], tuple(data["key"])),
     "console": lambda data: ConsoleSink(**data),
+    "stage": stage_spec,
 }
 
 _TABLE_RULE = (

@@ -10,27 +10,32 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lockstep.connect.protocols import Place, SinkSide, SourceSide
+from lockstep.connect.sinks.at_most_once import AtMostOnceSide
 from lockstep.connect.sinks.console import ConsoleSinkSide
 from lockstep.connect.sinks.files import FilesSinkSide
 from lockstep.connect.sinks.sqlite import SqliteSinkSide
+from lockstep.connect.sinks.stage import StageSinkSide
 from lockstep.connect.sources.collection import CollectionSide
 from lockstep.connect.sources.files import FilesSide
 from lockstep.connect.sources.journal import JournalSide
 from lockstep.connect.sources.rate import RateSide
+from lockstep.connect.sources.stage import StageSide
 from lockstep.connect.specs import spec_from_json
 from lockstep.errors import ConnectError
-from lockstep.plan.specs import SinkSpec, SourceSpec
+from lockstep.plan.specs import Guarantee, SinkSpec, SourceSpec
 
 SOURCES: dict[str, Callable[[Any, Place, str], SourceSide]] = {
     "journal": JournalSide,
     "files": FilesSide,
     "rate": RateSide,
     "collection": CollectionSide,
+    "stage": StageSide,
 }
 SINKS: dict[str, Callable[[Any, str, Place], SinkSide]] = {
     "files": FilesSinkSide,
     "sqlite": SqliteSinkSide,
     "console": ConsoleSinkSide,
+    "stage": StageSinkSide,
 }
 
 
@@ -42,12 +47,18 @@ def source_side(spec: SourceSpec | Mapping[str, Any], place: Place, source: str)
     return SOURCES[known.kind](known, place, source)
 
 
-def sink_side(spec: SinkSpec | Mapping[str, Any], sink_id: str, place: Place) -> SinkSide:
-    """The working side of the sink ``sink_id``; ``spec`` may be its JSON with a "kind" in it."""
+def sink_side(
+    spec: SinkSpec | Mapping[str, Any], sink_id: str, place: Place, guarantee: Guarantee | None = None
+) -> SinkSide:
+    """The working side of the sink ``sink_id``; ``spec`` may be its JSON with a "kind" in it.
+
+    ``guarantee`` is what the job gives there (:attr:`lockstep.plan.steps.Sink.given`), None for what the sink can do.
+    """
     known = _spec(spec)
     if not isinstance(known, SinkSpec) or known.kind not in SINKS:
         raise ConnectError("LS0501", f"{_named(known)} cannot be written to", why=f"sinks are: {', '.join(SINKS)}.")
-    return SINKS[known.kind](known, sink_id, place)
+    side = SINKS[known.kind](known, sink_id, place)
+    return AtMostOnceSide(side, sink_id, place) if guarantee == "at-most-once" else side
 
 
 def _spec(spec: object) -> object:

@@ -26,6 +26,7 @@ from lockstep.errors import ExpressionError, LockstepError, RunError
 from lockstep.plan.encode import function_name
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
+from lockstep.plan.loops import LoopEnd
 from lockstep.plan.steps import Sink, Step
 from lockstep.runtime.environment import RESULT_PINS, environment_hash, open_session, process_environment
 from lockstep.runtime.replica import explained_failure, source_frames
@@ -38,6 +39,7 @@ _WHY = {
     "sqlite": "rows and the number of their epoch are written in one transaction",
     "console": "a console cannot be asked what it has printed: after a crash an epoch may be printed again",
 }
+_AT_MOST_ONCE = "an epoch is noted as taken before it is written: after a crash one may be missing, none comes twice"
 _MODES = {
     "append": "each result is given once, when it is final",
     "update": "each epoch gives the results that changed in it",
@@ -96,22 +98,24 @@ def check_job(loaded: LoadedJob, project: Path, spark_overrides: Mapping[str, An
     settings = load_settings(project, graph.options, spark_overrides=spark_overrides)
     refuse_pinned(settings)
     steps: list[StepFound] = []
-    compiled = _compiled(loaded, graph, settings, project, steps)
+    stages = _compiled(loaded, graph, settings, project, steps)
     epoch, obstacles = _existing(graph, (project / STORE_FOLDER).resolve())
     return Found(
         job=graph.name,
-        output_mode=compiled.output_mode,
-        output_meaning=_MODES[compiled.output_mode],
+        output_mode=", ".join(stage.output_mode for stage in stages),
+        output_meaning="; ".join(dict.fromkeys(_MODES[stage.output_mode] for stage in stages)),
         steps=tuple(steps),
-        sinks=tuple(_sink(part.step) for part in compiled.sinks),
-        python=tuple(_python(step, loaded.path.parent) for step in graph.python_steps),
+        sinks=tuple(_sink(step) for step in graph.sinks if not isinstance(step, LoopEnd)),
+        python=tuple(_python(step, loaded.path.parent) for step in graph.python_steps if _function(step)),
         pinned=RESULT_PINS,
         checkpoint_epoch=epoch,
         obstacles=tuple(obstacles),
     )
 
 
-def _compiled(loaded: LoadedJob, graph: Graph, settings: Settings, project: Path, steps: list[StepFound]) -> Compiled:
+def _compiled(
+    loaded: LoadedJob, graph: Graph, settings: Settings, project: Path, steps: list[StepFound]
+) -> tuple[Compiled, ...]:
     for name in loaded.module_names:
         # Spark's workers cannot import the job's file, so its functions travel whole.
         cloudpickle.register_pickle_by_value(sys.modules[name])
@@ -134,9 +138,10 @@ def _compiled(loaded: LoadedJob, graph: Graph, settings: Settings, project: Path
         )
         with _session(graph.name, settings, Path(folder)) as session:
             frames = source_frames(session, spec, Path(folder) / "drain", tasks_max=1)
-            compiled = compile_job(graph, frames, on_lowered=note)
-            _check_streaming(session, compiled, graph.name)
-            return compiled
+            stages = compile_job(graph, frames, on_lowered=note)
+            for stage in stages:
+                _check_streaming(session, stage, graph.name)
+            return stages
 
 
 def _check_streaming(session: SparkSession, compiled: Compiled, job: str) -> None:
@@ -221,13 +226,21 @@ def _existing(graph: Graph, store_folder: Path) -> tuple[int | None, list[str]]:
 
 
 def _sink(step: Sink) -> SinkFound:
-    chosen = step.guarantee != step.spec.guarantee
-    why = "the job asks for no more" if chosen else _WHY.get(step.spec.kind, "it is what this kind of sink can do")
-    return SinkFound(step.id, step.spec.describe(), step.guarantee, why)
+    why = _WHY.get(step.spec.kind, "it is what this kind of sink can do")
+    if step.given == "at-most-once":
+        why = _AT_MOST_ONCE
+    elif step.given != step.guarantee:
+        why = f"{why} (the job asks only for {step.guarantee}; this costs no more)"
+    return SinkFound(step.id, step.spec.describe(), step.given, why)
+
+
+def _function(step: Step) -> Any:
+    """The user's function that a step calls, None where Lockstep's own Python does all the work."""
+    return getattr(step, "function", None)
 
 
 def _python(step: Step, folder: Path) -> PythonFound:
-    function = vars(step)["function"]
+    function = _function(step)
     try:
         file, line = inspect.getsourcefile(function), inspect.getsourcelines(function)[1]
         path = Path(str(file)).resolve()

@@ -14,7 +14,9 @@ from typing import IO, Any
 from lockstep.api.loading import LoadedJob, save_code
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
-from lockstep.connect.protocols import Place
+from lockstep.connect.protocols import Place, SourceSide
+from lockstep.connect.sources.stage import StageTrimmer
+from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.connect.working import sink_side, source_side
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.processes import end_leftover
@@ -23,9 +25,12 @@ from lockstep.errors import RunError
 from lockstep.machine import find_java
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
+from lockstep.plan.joins import TableJoin
+from lockstep.plan.loops import loop_journal
 from lockstep.runtime.beginning import VERSION, VERSION_FROM
 from lockstep.runtime.checkpoint import standing
 from lockstep.runtime.environment import refused_settings
+from lockstep.runtime.marks import time_steps
 from lockstep.runtime.spec import ReplicaSpec, job_folder, replica_folder
 from lockstep.store.protocols import Store
 from lockstep.store.sqlite_store import open_store
@@ -75,8 +80,12 @@ def _ready(
     """Bring the job's folder into order and make its supervisor."""
     folder = (project / STORE_FOLDER).resolve()
     _follow_plan(store, graph)
+    _check_end(store, graph, settings)
     _end_leftovers(store, folder, graph.name)
-    _note_version(store, folder, graph.name, graph.version(loaded.code_hash))
+    tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
+    copies = copy_tables(tables, store, job_folder(folder, graph.name) / TABLES)
+    code_hash = copies.with_code(loaded.code_hash)
+    _note_version(store, folder, graph.name, graph.version(code_hash))
     _forget_removed(store, settings)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
     store.set_fact(RUN_BEGAN, str(wall_us()))
@@ -86,7 +95,7 @@ def _ready(
         store=str(folder),
         job=graph.name,
         job_file=f"{job_file}:{loaded.variable}",
-        code_hash=loaded.code_hash,
+        code_hash=code_hash,
         replica="",
         seed="auto",
         settings=settings.model_dump(mode="json"),
@@ -96,15 +105,17 @@ def _ready(
 
 def _supervisor(graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str) -> Supervisor:
     place = Place(Path(template.project), Path(template.store), template.job)
-    sources = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
-    sinks = {step.id: sink_side(step.spec, step.id, place) for step in graph.sinks}
+    sources: dict[str, SourceSide] = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
+    inside = [*(boundary.name for boundary in graph.boundaries), *(loop_journal(head) for head in graph.loops)]
+    sources |= {name: StageTrimmer(name, place) for name in inside}
+    sinks = {step.id: sink_side(step.spec, step.id, place, step.given) for step in graph.sinks}
     dead = [f"{said.replica}.{said.incarnation}" for said in store.progress()]
     for sink in sinks.values():
         sink.sweep(dead)
     for side in sources.values():
         # A source that others read too learns here, before the first epoch, that this job will read it.
         side.start()
-    return Supervisor(store, template, settings, sources, sinks, identity)
+    return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph))
 
 
 def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
@@ -177,13 +188,35 @@ def _follow_plan(store: Store, graph: Graph) -> None:
     )
 
 
+def _check_end(store: Store, graph: Graph, settings: Settings) -> None:
+    """Bounded and unbounded do not mix: a run until done needs an end, and after the end nothing can come."""
+    endless = [step for step in graph.sources if step.spec.kind == "rate" and step.spec.to_json()["limit"] is None]
+    if settings.run.until_done and endless:
+        raise RunError(
+            "LS0615",
+            f'the source "{endless[0].id}" never ends',
+            why=f"{endless[0].spec.describe()} has no limit, so a run until done would never be done.",
+            hint=f"ls.rate({endless[0].spec.to_json()['per_second']:g}, limit=10_000), or run without --until-done.",
+        )
+    head = store.head()
+    if head is not None and head.ending and not settings.run.until_done:
+        raise RunError(
+            "LS0614",
+            f'job "{graph.name}" has been run to its end here',
+            why="its event time is at the end: every further record would be late.",
+            hint="give Job(...) another name and its sinks other places, or remove .lockstep and the output.",
+        )
+
+
 def _note_version(store: Store, folder: Path, job: str, version: str) -> None:
     """New code takes over after the newest epoch that the old code has computed, in every replica alike."""
     held = store.put_fact_if_absent(VERSION, version)
     if held == version:
         return
     newest = -1
-    for checkpoint in (job_folder(folder, job) / "replicas").glob("*/checkpoint"):
+    for checkpoint in (job_folder(folder, job) / "replicas").glob("*/checkpoint*"):
+        if "." in checkpoint.name:
+            continue  # set aside, or not yet in place
         try:
             at = standing(checkpoint)
         except RunError:

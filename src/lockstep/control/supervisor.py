@@ -16,8 +16,9 @@ from lockstep.control.processes import ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.supervision import Action, GiveUp, Kill, Seen, Start, StopJob, decide
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
+from lockstep.runtime.marks import TimeStep, is_over
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_JOB_ERROR, ReplicaSpec, Seed
-from lockstep.store.protocols import Divergence, Progress, Store
+from lockstep.store.protocols import Divergence, Entry, Progress, Store
 
 TICK_S = 0.1
 RETENTION_INTERVAL_S = 5.0
@@ -57,6 +58,7 @@ class Supervisor:
         sources: Mapping[str, SourceSide],
         sinks: Mapping[str, SinkSide],
         identity: str,
+        time_steps: tuple[TimeStep, ...] = (),
     ) -> None:
         self._store = store
         self._template = template
@@ -64,12 +66,14 @@ class Supervisor:
         self._sources = sources
         self._sinks = sinks
         self._identity = identity
+        self._time_steps = time_steps
         self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
         self._next_renewal = 0.0
         self._trouble_since_s: float | None = None
         self.stops = 0
         self.slots = {name: Slot(name) for name in replica_names(settings.run.replicas)}
         self.failure: LockstepError | None = None
+        self.done = False
 
     def stop(self) -> None:
         """Stop after the epoch under way; called a second time, at once.
@@ -112,11 +116,21 @@ class Supervisor:
         head_epoch = head.epoch if head else -1
         now = wall_us()
         self._judge(progress, now)
+        if self._is_done(head, progress):
+            self.done = True
+            self.stops = max(1, self.stops)
+            return
         seen = [self._seen(slot, progress.get(slot.name), head_epoch, now) for slot in self.slots.values()]
         for action in decide(seen, head_epoch, now, self._settings.run):
             self._act(action)
         if time.monotonic() >= self._next_retention:
             self._retain(list(progress.values()))
+
+    def _is_done(self, head: Entry | None, progress: Mapping[str, Progress]) -> bool:
+        """Whether a run until done has published everything."""
+        if not self._settings.run.until_done or head is None or not is_over(head, self._time_steps):
+            return False
+        return any(said.epoch >= head.epoch for said in progress.values())
 
     def _seen(self, slot: Slot, said: Progress | None, head: int, now: int) -> Seen:
         if slot.process is not None and (code := slot.process.exit_code()) is not None:

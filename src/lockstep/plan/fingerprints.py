@@ -12,31 +12,42 @@ from typing import Any
 
 from lockstep.durations import duration_text
 from lockstep.plan.encode import canonical, step_json
-from lockstep.plan.steps import Sink, Source, Step, event_times_before, upstream
+from lockstep.plan.keyed import BUCKETS, KeyedStep
+from lockstep.plan.stages import Stage
+from lockstep.plan.steps import Source, Step, event_times_before, upstream
 
 FORMAT = 1
+_NO_STATE = ("inputs", "columns", "results")
+"""What a step's plain data tells about its results; state does not depend on it."""
 
 
-def fingerprint(steps: Sequence[Step], output_mode: str) -> dict[str, Any]:
+def fingerprint(steps: Sequence[Step], stages: Sequence[Stage]) -> dict[str, Any]:
     """The stateful part of a plan as plain data."""
     return {
         "format": FORMAT,
-        "output_mode": output_mode,
+        "output_mode": ", ".join(stage.output_mode for stage in stages),
         "sources": [step.id for step in steps if isinstance(step, Source)],
         "stateful": [_stateful(step) for step in steps if step.stateful],
         # Spark sees one branch per sink, and a step that two sinks need once in each.
-        "operators": [step.id for sink in steps if isinstance(sink, Sink) for step in upstream(sink) if step.stateful],
+        "operators": [name for stage in stages for name in _operators(stage)],
     }
 
 
+def _operators(stage: Stage) -> list[str]:
+    found = [step.id for sink in stage.sinks for step in stage.upstream(sink) if step.stateful]
+    return [name if stage.number == 1 else f"{name} in stage {stage.number}" for name in found]
+
+
 def _stateful(step: Step) -> dict[str, Any]:
-    own = {key: value for key, value in step_json(step).items() if key not in ("inputs", "columns")}
+    own = {key: value for key, value in step_json(step).items() if key not in _NO_STATE}
+    if isinstance(step, KeyedStep):
+        own["buckets"] = BUCKETS
     sources = sorted((before for before in upstream(step) if isinstance(before, Source)), key=lambda s: s.order)
     return {
         **own,
         "event_times": [
             {key: value for key, value in step_json(time).items() if key not in ("id", "inputs", "columns", "step")}
-            for time in event_times_before(step)
+            for time in dict.fromkeys(time for before in step.inputs for time in event_times_before(before))
         ],
         "sources": {source.id: {field.name: field.type for field in source.spec.schema.fields} for source in sources},
     }
@@ -106,6 +117,8 @@ def _words(value: Any) -> str:
     if isinstance(value, dict) and "size_us" in value:
         every = f" every {duration_text(value['every_us'])}" if "every_us" in value else ""
         return f"{value['kind']} {duration_text(value['size_us'])}{every}"
+    if isinstance(value, dict) and "gap_us" in value:
+        return f"session with a gap of {duration_text(value['gap_us'])}"
     if isinstance(value, dict) and "expression" in value:
         return f"{value['name']} = {_expression_words(value['expression'])}"
     if isinstance(value, dict) and "time" in value:

@@ -7,16 +7,17 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from lockstep.errors import PlanError
 from lockstep.plan.encode import canonical, step_json
 from lockstep.plan.fingerprints import differences, fingerprint
-from lockstep.plan.steps import Aggregate, EventTime, Sink, Source, Step, upstream
+from lockstep.plan.loops import LoopHead
+from lockstep.plan.stages import Boundary, Stage, cut
+from lockstep.plan.steps import EventTime, Sink, Source, Step, upstream
 
-__all__ = ["Graph", "OutputMode", "differences", "duplicated_id"]
+__all__ = ["Graph", "differences", "duplicated_id"]
 
-OutputMode = Literal["append", "update"]
 _Kind = TypeVar("_Kind", bound=Step)
 
 
@@ -38,7 +39,6 @@ class Graph:
                 hint='end a stream with .to(ls.files("out/result")), or with .to(ls.console()) to look at it.',
             )
         _check_ids(self.steps)
-        _check_one_output_mode(self.aggregates)
         _check_targets(self.sinks)
 
     @cached_property
@@ -58,9 +58,23 @@ class Graph:
         return self._of(EventTime)
 
     @property
-    def aggregates(self) -> tuple[Aggregate, ...]:
-        """The aggregations."""
-        return self._of(Aggregate)
+    def loops(self) -> tuple[LoopHead, ...]:
+        """Where loops begin."""
+        return self._of(LoopHead)
+
+    @cached_property
+    def _cut(self) -> tuple[tuple[Stage, ...], tuple[Boundary, ...]]:
+        return cut(self.steps, self.sinks)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """What runs as Spark queries, earlier ones first; most jobs have one."""
+        return self._cut[0]
+
+    @property
+    def boundaries(self) -> tuple[Boundary, ...]:
+        """The journals between the stages."""
+        return self._cut[1]
 
     @property
     def python_steps(self) -> tuple[Step, ...]:
@@ -74,14 +88,9 @@ class Graph:
         used = {id(before) for step in self.declared for before in step.inputs}
         return tuple(step.id for step in self.declared if id(step) not in reached and id(step) not in used)
 
-    @property
-    def output_mode(self) -> OutputMode:
-        """Spark's output mode: a query has one."""
-        return "update" if any(step.window is None for step in self.aggregates) else "append"
-
     def fingerprint(self) -> dict[str, Any]:
         """What a checkpoint of this job depends on; compare two with :func:`differences`."""
-        return fingerprint(self.steps, self.output_mode)
+        return fingerprint(self.steps, self.stages)
 
     def version(self, code_hash: str) -> str:
         """The version of the job: a hash of its plan and of the code around it."""
@@ -108,19 +117,6 @@ def _check_ids(steps: Iterable[Step]) -> None:
         if step.id in seen:
             raise duplicated_id(step.id)
         seen.add(step.id)
-
-
-def _check_one_output_mode(aggregates: tuple[Aggregate, ...]) -> None:
-    rolling = [step.id for step in aggregates if step.window is None]
-    windowed = [step.id for step in aggregates if step.window is not None]
-    if rolling and windowed:
-        raise PlanError(
-            "LS0117",
-            "the job has aggregations with and without a window",
-            why=f"with: {', '.join(windowed)}; without: {', '.join(rolling)}. "
-            "The first give results once, the others update them, and one Spark query does one of the two.",
-            hint="make two jobs that read the same source; a later release cuts a job into stages by itself.",
-        )
 
 
 def _check_targets(sinks: tuple[Sink, ...]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from lockstep.plan.schema import Schema
 
-Guarantee = Literal["exactly-once", "at-least-once"]
+Guarantee = Literal["exactly-once", "at-least-once", "at-most-once"]
 
 
 @runtime_checkable
@@ -38,10 +40,78 @@ class SinkSpec(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The strongest promise it can keep."""
+        """What it can keep: "exactly-once" with a fence of its own, "at-least-once" if one learns afterwards that an
+        epoch was written, "at-most-once" if one never learns it.
+        """
 
     def describe(self) -> str:
         """One line for people."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that tells it from every other sink."""
+
+
+@runtime_checkable
+class TableSpec(Protocol):
+    """A table that does not change while a job runs: the static side of a join."""
+
+    @property
+    def kind(self) -> str:
+        """Always "table"."""
+
+    @property
+    def schema(self) -> Schema:
+        """The table's columns."""
+
+    def describe(self) -> str:
+        """One line for people."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that tells it from every other table."""
+
+
+@dataclass(frozen=True)
+class StageSource:
+    """Reads a journal inside a job: between two stages, or from a loop's end to its head."""
+
+    name: str
+    schema: Schema
+
+    kind: ClassVar[str] = "stage"
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"stage journal {self.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that tells it from every other one."""
+        return {"name": self.name, "schema": self.schema.to_json()}
+
+
+@dataclass(frozen=True)
+class StageJournal:
+    """Writes a journal inside a job; it lives in the job's own folder.
+
+    ``rounds_max`` is for loops: records that went round more often are set aside.
+    """
+
+    name: str
+    rounds_max: int | None = None
+
+    kind: ClassVar[str] = "stage"
+    guarantee: ClassVar[Guarantee] = "exactly-once"
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"stage journal {self.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that tells it from every other one."""
+        return {"name": self.name, "rounds_max": self.rounds_max}
+
+
+def stage_spec(data: Mapping[str, Any]) -> StageSource | StageJournal:
+    """What ``to_json`` of either wrote."""
+    if "schema" in data:
+        return StageSource(data["name"], Schema.from_json(data["schema"]))
+    return StageJournal(data["name"], data["rounds_max"])

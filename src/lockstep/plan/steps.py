@@ -19,13 +19,17 @@ from lockstep.plan.determinism import check_aggregate, check_scalar
 from lockstep.plan.expression import Column, Expression
 from lockstep.plan.schema import Field, Schema, check_names, unknown_column
 from lockstep.plan.specs import Guarantee, SinkSpec, SourceSpec
-from lockstep.plan.windows import Window
+from lockstep.plan.windows import Sliding, Tumbling, Window, is_native
 
 Named = tuple[tuple[str, Expression], ...]
 """Expressions and the names of the columns they make, in order."""
 
 OnError = Literal["fail", "skip"]
 
+OutputMode = Literal["append", "update"]
+"""How Spark gives results: each once when it is final, or again whenever it has changed."""
+
+GUARANTEES: tuple[Guarantee, ...] = ("exactly-once", "at-least-once", "at-most-once")
 WINDOW_COLUMNS = ("window_start", "window_end")
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _creation = itertools.count()
@@ -68,6 +72,11 @@ class Step:
     @property
     def schema_hint(self) -> Schema | None:
         """The types of the columns that come out where they are known without Spark, else None."""
+        return None
+
+    @property
+    def output_mode(self) -> OutputMode | None:
+        """Which of Spark's output modes its results need, None if any will do."""
         return None
 
     @property
@@ -305,6 +314,9 @@ class Union(Step):
 
     def _check_event_times(self) -> None:
         with_time = [stream.id for stream in self.streams if event_times_before(stream)]
+        # After a step with state there may be no window to come: results of several kinds can go to one sink.
+        if any(step.stateful for stream in self.streams for step in upstream(stream)):
+            return
         if with_time and len(with_time) < len(self.streams):
             without = [stream.id for stream in self.streams if stream.id not in with_time]
             raise PlanError(
@@ -348,21 +360,14 @@ class EventTime(_SameColumns):
         self._check_values(self.expressions)
         if self.out_of_order_us < 0 or (self.idle_after_us is not None and self.idle_after_us < 0):
             raise PlanError("LS0111", f"{self.where} has a negative duration", hint='out_of_order="5 seconds"')
-        earlier = next((step for step in upstream(self.input) if isinstance(step, EventTime)), None)
-        if earlier is not None:
+        before = event_times_before(self.input)
+        # After a step with state the records are new ones, in a stage of their own.
+        if before and not any(step.stateful for step in upstream(self.input)):
             raise PlanError(
                 "LS0111",
                 f"{self.where} is a second event time on the same path",
-                why=f'"{earlier.id}" before it has declared one, and a record has one event time.',
+                why=f'"{before[0].id}" before it has declared one, and a record has one event time.',
                 hint="keep one of them; the time it uses can be any expression over the record's columns.",
-            )
-        aggregate = next((step for step in upstream(self.input) if isinstance(step, Aggregate)), None)
-        if aggregate is not None:
-            raise PlanError(
-                "LS0111",
-                f"{self.where} comes after an aggregation",
-                why=f'"{aggregate.id}" has made new records, and no window can follow it in this job.',
-                hint=".event_time(...) belongs before .key_by(...).",
             )
 
     @property
@@ -381,6 +386,8 @@ class Aggregate(_OneInput):
     window: Window | None
     aggregates: Named
     exact_floats: bool = True
+    updates: bool = False
+    """With a window: a record for each window and epoch that has changed it, instead of one when it closes."""
 
     def _check(self) -> None:
         _check_not_empty(self.aggregates, "agg", self.where, '.agg(n=F.count("*"))')
@@ -393,14 +400,9 @@ class Aggregate(_OneInput):
             check_known(expression, self.input.columns, self.id)
 
     def _check_place(self) -> None:
-        earlier = next((step for step in upstream(self.input) if isinstance(step, Aggregate)), None)
-        if earlier is not None:
-            raise PlanError(
-                "LS0113",
-                f"{self.where} aggregates what has been aggregated",
-                why=f'"{earlier.id}" comes before it, and one Spark query cannot do both.',
-                hint='make two jobs: the first ends with .to(ls.files("out/first")), the second reads these files.',
-            )
+        assert self.window is None or is_native(self.window), "other windows are the WindowStep's"
+        # Spark keeps a session's updates to itself: those are the WindowStep's too.
+        assert not self.updates or isinstance(self.window, Tumbling | Sliding), "only these can be updated"
         if self.window is not None and not event_times_before(self.input):
             raise PlanError(
                 "LS0112",
@@ -423,6 +425,11 @@ class Aggregate(_OneInput):
         """Keys, then window_start and window_end if there are windows, then the aggregates."""
         window = WINDOW_COLUMNS if self.window is not None else ()
         return (*(name for name, _ in self.keys), *window, *(name for name, _ in self.aggregates))
+
+    @property
+    def output_mode(self) -> OutputMode | None:
+        """Rolling results are updates, those of windows final unless updates are asked for."""
+        return "update" if self.window is None or self.updates else "append"
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,26 +494,37 @@ class MapBatches(_PythonStep):
 
 @dataclass(frozen=True, eq=False)
 class Sink(_SameColumns):
-    """Where an output goes, and what is promised there."""
+    """Where an output goes, and what is wished for there."""
 
     stateful = False
     runs_python = False
     spec: SinkSpec
     guarantee: Guarantee
 
+    @property
+    def given(self) -> Guarantee:
+        """What is promised: a sink with a fence is exactly-once whatever was wished for, since that costs no more."""
+        return "exactly-once" if self.spec.guarantee == "exactly-once" else self.guarantee
+
     def _check(self) -> None:
-        if self.guarantee not in ("exactly-once", "at-least-once"):
+        if self.guarantee not in GUARANTEES:
             raise PlanError(
                 "LS0118",
                 f'"{self.guarantee}" is not a guarantee',
-                hint='guarantee= is "exactly-once" or "at-least-once".',
+                hint='guarantee= is "exactly-once", "at-least-once" or "at-most-once".',
             )
-        if self.guarantee == "exactly-once" and self.spec.guarantee != "exactly-once":
+        # At-most-once is last: it can be had from any sink, since it asks the sink nothing.
+        if GUARANTEES.index(self.guarantee) < GUARANTEES.index(self.spec.guarantee):
             raise PlanError(
                 "LS0118",
-                f'sink "{self.id}" cannot be exactly-once',
+                f'sink "{self.id}" cannot be {self.guarantee}',
                 why=f"{self.spec.describe()} has no way to know that an epoch was already written.",
-                hint=f'.to(ls.files("out/{self.id}")), or accept repeats with guarantee="at-least-once".',
+                hint=f'.to(ls.files("out/{self.id}")) is exactly-once. Here guarantee="{self.spec.guarantee}" would do'
+                + (
+                    ' (an epoch may come again after a crash), or "at-most-once" (an epoch may be missing after one).'
+                    if self.spec.guarantee == "at-least-once"
+                    else " (an epoch may be missing after a crash)."
+                ),
             )
 
 
@@ -535,8 +553,26 @@ def upstream(step: Step) -> Iterator[Step]:
 
 def event_times_before(step: Step) -> tuple[EventTime, ...]:
     """The event times that hold for a step's output, in order of creation; empty if there is none."""
-    found = [earlier for earlier in upstream(step) if isinstance(earlier, EventTime)]
-    return tuple(sorted(found, key=lambda earlier: earlier.order))
+    found: dict[int, EventTime] = {}
+    seen: set[int] = set()
+    waiting = [step]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, EventTime):
+            found[id(current)] = current
+        elif _keeps_time(current):
+            waiting += current.inputs
+    return tuple(sorted(found.values(), key=lambda earlier: earlier.order))
+
+
+def _keeps_time(step: Step) -> bool:
+    """Whether the records of a step have event times if those before it have: rolling results have none."""
+    if isinstance(step, Aggregate):
+        return step.window is not None
+    return not isinstance(step, Union) or all(event_times_before(stream) for stream in step.streams)
 
 
 def _check_not_empty(values: Sequence[object], method: str, where: str, example: str) -> None:

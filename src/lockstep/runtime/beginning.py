@@ -15,6 +15,7 @@ from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
 from lockstep.plan.fingerprints import differences
+from lockstep.plan.graph import Graph
 from lockstep.runtime import checkpoint as checkpoints
 from lockstep.runtime.checkpoint import Standing
 from lockstep.runtime.pacing import FRESH_S, is_live
@@ -63,25 +64,41 @@ def choose(situation: Situation, *, prefer_peer: bool, seed_beyond_epochs: int) 
     return "scratch" if situation.floor == 0 else ""
 
 
-def prepare(spec: ReplicaSpec, store: Store, holder: Holder, plan: Plan, version: str, settings: RunSettings) -> Path:
-    """Put a checkpoint in place for this start and return its folder."""
-    folder = spec.folder / "checkpoint"
-    own, sound = _own(folder, plan, version, store, holder)
+def checkpoint_folders(folder: Path, stages: int) -> tuple[Path, ...]:
+    """Where the stages of a replica keep their checkpoints.
+
+    >>> [path.name for path in checkpoint_folders(Path("r0"), 3)]
+    ['checkpoint', 'checkpoint-2', 'checkpoint-3']
+    """
+    return tuple(folder / (f"checkpoint-{number}" if number > 1 else "checkpoint") for number in range(1, stages + 1))
+
+
+def prepare(
+    spec: ReplicaSpec, store: Store, holder: Holder, graph: Graph, version: str, settings: RunSettings
+) -> tuple[Path, ...]:
+    """Put a checkpoint for each stage in place for this start and return their folders."""
+    plan = graph.fingerprint()
+    folders = checkpoint_folders(spec.folder, len(graph.stages))
+    own, sound = _own(folders, plan, version, store, holder)
     choice = _patient_choice(spec, store, own, sound, settings)
     if choice == "own":
-        checkpoints.write_fingerprint(folder, plan, version)
-        return folder
-    fresh = folder.with_name("checkpoint.new")
-    shutil.rmtree(fresh, ignore_errors=True)
+        for folder in folders:
+            checkpoints.write_fingerprint(folder, plan, version)
+        return folders
+    fresh = [folder.with_name(f"{folder.name}.new") for folder in folders]
     taken = None
+    for folder in fresh:
+        shutil.rmtree(folder, ignore_errors=True)
     if choice != "scratch":
-        taken = copy_checkpoint(replica_folder(Path(spec.store), spec.job, choice) / "checkpoint", fresh)
-    checkpoints.write_fingerprint(fresh, plan, version)
-    _clear(folder, store, holder, keep=not sound or spec.seed == "peer")
-    fresh.rename(folder)
+        theirs = checkpoint_folders(replica_folder(Path(spec.store), spec.job, choice), len(folders))
+        taken = min(copy_checkpoint(one, new).epoch for one, new in zip(theirs, fresh, strict=True))
+    for folder, new in zip(folders, fresh, strict=True):
+        checkpoints.write_fingerprint(new, plan, version)
+        _clear(folder, store, holder, keep=not sound or spec.seed == "peer")
+        new.rename(folder)
     if taken is not None:
-        store.add_event("seeded", f"from {choice} at epoch {taken.epoch}", spec.replica)
-    return folder
+        store.add_event("seeded", f"from {choice} at epoch {taken}", spec.replica)
+    return folders
 
 
 def _patient_choice(spec: ReplicaSpec, store: Store, own: Standing | None, sound: bool, settings: RunSettings) -> str:
@@ -126,10 +143,23 @@ def _clear(folder: Path, store: Store, holder: Holder, *, keep: bool) -> None:
         shutil.rmtree(folder)
 
 
-def _own(folder: Path, plan: Plan, version: str, store: Store, holder: Holder) -> tuple[Standing | None, bool]:
-    """Where the own checkpoint stands, and whether it may be used."""
+def _own(
+    folders: Sequence[Path], plan: Plan, version: str, store: Store, holder: Holder
+) -> tuple[Standing | None, bool]:
+    """Where the own checkpoints stand, the one furthest behind, and whether they may be used: all of them or none."""
+    found: list[Standing] = []
+    for folder in folders:
+        at = _own_stage(folder, plan, version, store, holder)
+        if at is None:
+            return None, False
+        found.append(at)
+    return min(found, key=lambda at: at.epoch), True
+
+
+def _own_stage(folder: Path, plan: Plan, version: str, store: Store, holder: Holder) -> Standing | None:
+    """Where the checkpoint of one stage stands, None if it may not be used."""
     if not folder.exists():
-        return None, False
+        return None
     try:
         noted = checkpoints.read_fingerprint(folder)
         at = checkpoints.standing(folder)
@@ -137,24 +167,24 @@ def _own(folder: Path, plan: Plan, version: str, store: Store, holder: Holder) -
             checkpoints.check_state(folder, at.batch)
     except (RunError, OSError, ValueError) as error:
         store.add_event("checkpoint-damaged", str(error), holder.replica)
-        return None, False
+        return None
     head = store.head()
     head_epoch = head.epoch if head else -1
     if noted is None or differences(noted[0], plan):
         store.add_event("checkpoint-foreign", "it was written by another plan", holder.replica)
-        return None, False
+        return None
     if at is not None and noted[1] != version and at.epoch != changed_at(store):
         # All replicas change to the new code after the same epoch, or their states would differ for good.
         store.add_event("checkpoint-of-older-code", f"it ends at epoch {at.epoch}", holder.replica)
-        return None, False
+        return None
     if at is not None and at.begun_epoch > head_epoch:
         store.add_event(
             "checkpoint-contradicts-ledger",
             f"it has epoch {at.begun_epoch}, the ledger ends at {head_epoch}",
             holder.replica,
         )
-        return None, False
-    return at or Standing(-1, -1, -1), True
+        return None
+    return at or Standing(-1, -1, -1)
 
 
 def _impossible(situation: Situation) -> RunError:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lockstep.clock import US_PER_S, wall_us
+from lockstep.clock import wall_us
 from lockstep.compile.job import Compiled
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide
@@ -18,25 +17,11 @@ from lockstep.connect.sinks.staging import read_batches
 from lockstep.errors import LockstepError, RunError
 from lockstep.runtime.checkpoint import batch_epoch
 from lockstep.runtime.divergence import describe, differing_rows
+from lockstep.runtime.march import March
 from lockstep.runtime.output import SinkOutput, through_driver, through_executors
-from lockstep.runtime.pacing import next_record_limit, smoothed_s
-from lockstep.runtime.sealing import Sealer
-from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Published, Store
+from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
 
 _VERDICT_POLL_S = 0.05
-
-
-@dataclass(frozen=True)
-class Standpoint:
-    """How far this replica is, for its progress reports."""
-
-    epoch: int = -1
-    working_on: int = -1
-    epoch_s: float = 0.0
-    records: int = 0
-    moved_us: int = 0
-    done_us: int = 0
-    rows_last: int = 0
 
 
 class EpochRunner:
@@ -53,9 +38,8 @@ class EpochRunner:
         version: str,
         python_steps: Sequence[str],
         settings: RunSettings,
-        sealer: Sealer,
+        march: March,
         observed: Callable[[], dict[str, int | None]],
-        on_done: Callable[[], None],
         is_stopping: Callable[[], bool],
     ) -> None:
         self._store = store
@@ -67,12 +51,10 @@ class EpochRunner:
         self._version = version
         self._python_steps = python_steps
         self._settings = settings
-        self._sealer = sealer
+        self._march = march
         self._observed = observed
-        self._on_done = on_done
         self._is_stopping = is_stopping
-        self._limit = settings.records_per_epoch_start
-        self.at = Standpoint()
+        self._rows_last = 0
         self.failure: LockstepError | None = None
         self.diverged = False
 
@@ -93,14 +75,16 @@ class EpochRunner:
                 why="this replica is further behind than anything that is kept.",
                 hint="it is seeded from a peer at its next start.",
             )
-        self.at = replace(self.at, working_on=epoch)
+        self._march.begun(epoch)
         outputs = self._compute(frame, entry)
         self._store.add_digests([self._digest(epoch, output) for output in outputs])
         ours = [self._publish(entry, output) for output in outputs]
-        self._finish(entry, outputs, published_here=any(ours))
+        self._rows_last = sum(output.rows for output in outputs)
+        self._store.add_observed(epoch, self._observed())
+        self._march.done(self._compiled.stage.number, entry, published_here=any(ours))
 
     def _compute(self, frame: DataFrame, entry: Entry) -> list[SinkOutput]:
-        if self.at.rows_last + entry.records <= self._settings.rows_through_driver_max:
+        if self._rows_last + entry.records <= self._settings.rows_through_driver_max:
             return through_driver(frame, self._compiled)
         return through_executors(frame, self._compiled, self._place, self._holder, entry.epoch)
 
@@ -186,39 +170,6 @@ class EpochRunner:
                     raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why=one.detail)
             time.sleep(_VERDICT_POLL_S)
         raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why="not judged yet.")
-
-    def _finish(self, entry: Entry, outputs: list[SinkOutput], *, published_here: bool) -> None:
-        now = wall_us()
-        # From when it could have begun: sealed, and the epoch before it done.
-        took_s = max(0.001, (now - max(self.at.done_us, entry.epoch_time_us)) / US_PER_S)
-        if published_here:
-            self._store.add_published(
-                Published(
-                    epoch=entry.epoch,
-                    replica=self._holder.replica,
-                    published_us=now,
-                    records=entry.records,
-                    ingested_oldest_us=entry.ingested_oldest_us,
-                    ingested_newest_us=entry.ingested_newest_us,
-                    epoch_s=took_s,
-                )
-            )
-        observed = self._observed()
-        self._store.add_observed(entry.epoch, observed)
-        if self.at.done_us:
-            self._limit = next_record_limit(self._limit, entry.records, took_s, self._settings)
-        self.at = Standpoint(
-            epoch=entry.epoch,
-            working_on=-1,
-            # The first epoch of an incarnation compiles and loads everything: it says nothing about the next.
-            epoch_s=smoothed_s(self.at.epoch_s, took_s) if self.at.done_us else 0.0,
-            records=self.at.records + entry.records,
-            moved_us=now,
-            done_us=now,
-            rows_last=sum(output.rows for output in outputs),
-        )
-        self._on_done()
-        self._sealer.ready(entry.epoch + 1, observed, self._limit)
 
 
 def _staged_table(output: Output) -> pa.Table:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from lockstep.clock import END_US
+from lockstep.plan.graph import Graph
+from lockstep.plan.loops import loop_journal
+from lockstep.plan.stages import Boundary, stage_journal
+from lockstep.plan.steps import EventTime, Source, event_times_before, upstream
 from lockstep.store.protocols import Entry
 
 PAUSE_US = 10_000_000
@@ -19,6 +24,9 @@ class TimeStep:
     sources: tuple[str, ...]
     out_of_order_us: int
     idle_after_us: int | None
+    follows: tuple[tuple[str, int], ...] = ()
+    """For a journal inside the job: the time steps (and their disorder) of the stage that writes it, whose event time
+    its own one follows."""
 
 
 def next_marks(
@@ -28,6 +36,8 @@ def next_marks(
     epoch_time_us: int,
     advanced: Mapping[str, bool],
     pause_us: int = PAUSE_US,
+    *,
+    ending: bool = False,
 ) -> dict[str, int | None]:
     """The marks of the epoch after ``previous``, in which ``observed`` was the highest event time per step.
 
@@ -36,11 +46,38 @@ def next_marks(
     """
     found: dict[str, int | None] = {}
     for step in steps:
+        if step.follows:
+            found |= _followed_marks(step, previous)
+            continue
+        if ending:
+            found[step.id] = END_US
+            continue
         mark = _known_mark(step, previous, observed.get(step.id))
         quiet = not any(advanced.get(source, False) for source in step.sources)
         quiet = quiet and not _was_paused(previous, epoch_time_us, pause_us)
         found[step.id] = _idle_mark(step, mark, previous, epoch_time_us) if previous and quiet else mark
     return found
+
+
+def _followed_marks(step: TimeStep, previous: Entry | None) -> dict[str, int | None]:
+    """The mark of a journal inside the job, three epochs after those it follows, and what is on its way to it.
+
+    A mark that an epoch is sealed with moves Spark's watermark for the epoch after; what that closes is in the journal
+    when the next one is sealed, and is read there; only then may time pass it. Three epochs, whoever reads.
+    """
+    if previous is None:
+        return {step.id: None}
+    marks = previous.marks
+    reached = [(marks.get(name), late_us) for name, late_us in step.follows]
+    known = [mark - late_us for mark, late_us in reached if mark is not None]
+    newest = min(known) if len(known) == len(reached) else None
+    first, second = f"{step.id}@1", f"{step.id}@2"
+    return {step.id: _later(marks.get(step.id), marks.get(second)), second: marks.get(first), first: newest}
+
+
+def _later(mark: int | None, other: int | None) -> int | None:
+    known = [one for one in (mark, other) if one is not None]
+    return max(known) if known else None
 
 
 def _was_paused(previous: Entry | None, epoch_time_us: int, pause_us: int) -> bool:
@@ -79,3 +116,44 @@ def next_active(
     """Per source, the epoch time of the last epoch that had records of it (the first one, and after a pause, count)."""
     before = previous.active_us if previous and not _was_paused(previous, epoch_time_us, pause_us) else {}
     return {source: epoch_time_us if moved else before.get(source, epoch_time_us) for source, moved in advanced.items()}
+
+
+QUIET_EPOCHS = 4
+"""The end of event time takes three epochs from one stage to the next, and results one more."""
+
+
+def is_over(entry: Entry | None, steps: tuple[TimeStep, ...]) -> bool:
+    """Whether a run until done is over with this entry: the end has come through all stages, and nothing moves."""
+    stages = 1 + sum(1 for step in steps if step.follows)
+    return entry is not None and entry.ending > QUIET_EPOCHS * stages
+
+
+def time_steps(graph: Graph) -> tuple[TimeStep, ...]:
+    """What sealing has to know of the job's ``event_time`` steps, and of the journals inside it that carry time."""
+    declared = [
+        TimeStep(step.id, _sources_of(step), step.out_of_order_us, step.idle_after_us) for step in graph.event_times
+    ]
+    inside = [_of_boundary(graph, boundary) for boundary in graph.boundaries if boundary.follows]
+    loops = [
+        TimeStep(loop_journal(head), (loop_journal(head),), 0, None, follows)
+        for head in graph.loops
+        if (follows := _declared(event_times_before(head.input)))
+    ]
+    return (*declared, *inside, *loops)
+
+
+def _of_boundary(graph: Graph, boundary: Boundary) -> TimeStep:
+    """Spark has one watermark in a query, the lowest: so a journal follows all the time steps of its stage."""
+    writer = next(stage for stage in graph.stages if boundary.sink in stage.sinks)
+    read = [stage_journal(step) for step in writer.reads if event_times_before(step)]
+    looped = [loop_journal(head) for head in graph.loops if head in writer.steps and event_times_before(head.input)]
+    follows = (*_declared(writer.event_times), *((name, 0) for name in (*read, *looped)))
+    return TimeStep(boundary.name, (boundary.name,), 0, None, follows)
+
+
+def _declared(steps: Iterable[EventTime]) -> tuple[tuple[str, int], ...]:
+    return tuple((step.id, step.out_of_order_us) for step in steps)
+
+
+def _sources_of(step: EventTime) -> tuple[str, ...]:
+    return tuple(sorted({before.id for before in upstream(step) if isinstance(before, Source)}))

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,16 +32,20 @@ from lockstep.compile.hidden import Hidden, ddl_with_hidden
 from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
+from lockstep.connect.tables import copies_in, look_in
 from lockstep.connect.working import sink_side, source_side
 from lockstep.errors import ExpressionError, LockstepError, RunError, StoreError, from_wire
 from lockstep.plan.graph import Graph
-from lockstep.plan.steps import EventTime, Source
+from lockstep.plan.steps import Source
 from lockstep.runtime.beginning import prepare
 from lockstep.runtime.checkpoint import standing
 from lockstep.runtime.dead_letters import DeadLetterWriter
+from lockstep.runtime.drain_flag import clear
+from lockstep.runtime.draining import drain
 from lockstep.runtime.environment import environment_hash, open_session
-from lockstep.runtime.epochs import EpochRunner, Standpoint
-from lockstep.runtime.marks import TimeStep
+from lockstep.runtime.epochs import EpochRunner
+from lockstep.runtime.march import March
+from lockstep.runtime.marks import TimeStep, time_steps
 from lockstep.runtime.pacing import is_live
 from lockstep.runtime.reporting import Reporter
 from lockstep.runtime.sealing import Sealer
@@ -77,16 +82,18 @@ class Replica:
         self.retired = threading.Event()
         self.drain_flag = spec.folder / "drain"
         self.reporter = Reporter(store, holder, self.retired.set, self.settings.run.lead_epochs_max)
-        self.runner: EpochRunner | None = None
+        self.runners: list[EpochRunner] = []
+        self.march: March | None = None
         self.sealer: Sealer | None = None
         self.sealing_error: LockstepError | None = None
         self.last_trouble: LockstepError | None = None
 
     def run(self) -> int:
         """Boot, take a checkpoint, follow the ledger; the exit code says how it ended."""
-        self.drain_flag.unlink(missing_ok=True)
-        self.drain_flag.with_suffix(".seen").unlink(missing_ok=True)
+        clear(self.drain_flag)
         self.reporter.start()
+        # From here on the job's file finds its tables as they were copied at its start, whatever became of the files.
+        look_in(Path(self.spec.project), copies_in(self.store, self.spec.tables))
         job = load_job(self.spec.job_file)
         session = self._boot()
         if self._is_stopping():
@@ -94,8 +101,8 @@ class Replica:
             return EXIT_DRAINED
         return self._follow(self.begin(job, session))
 
-    def begin(self, job: LoadedJob, session: SparkSession) -> StreamingQuery:
-        """Compile the job, put a checkpoint in place and start the query that follows the ledger."""
+    def begin(self, job: LoadedJob, session: SparkSession) -> list[StreamingQuery]:
+        """Compile the job, put checkpoints in place and start a query for each stage: they follow the ledger."""
         for name in job.module_names:
             # Spark's workers cannot import the job's file, so its functions travel whole.
             cloudpickle.register_pickle_by_value(sys.modules[name])
@@ -103,9 +110,10 @@ class Replica:
         tasks = self._tasks_max(session)
         if self._others_publish():
             frames = source_frames(session, self.spec, self.drain_flag, tasks, warm_up_epochs=EPOCHS)
-            warm_up(compile_job(graph, frames, nowhere), self.spec.folder / "scratch" / "warm-up", self._is_stopping)
-        compiled = compile_job(graph, source_frames(session, self.spec, self.drain_flag, tasks), self._dead_letters())
-        return self._start(job, graph, compiled, self._prepare(graph))
+            for stage in compile_job(graph, frames, nowhere):
+                warm_up(stage, self.spec.folder / "scratch" / "warm-up", self._is_stopping)
+        stages = compile_job(graph, source_frames(session, self.spec, self.drain_flag, tasks), self._dead_letters())
+        return self._start(graph, stages, self._prepare(graph))
 
     def _boot(self) -> SparkSession:
         scratch = self.spec.folder / "scratch"
@@ -128,43 +136,73 @@ class Replica:
     def _dead_letters(self) -> DeadLetterWriter:
         return DeadLetterWriter(self.spec.store, self.spec.job)
 
-    def _prepare(self, graph: Graph) -> Path:
+    def _prepare(self, graph: Graph) -> tuple[Path, ...]:
         self.reporter.state = "seeding"
         version = graph.version(self.spec.code_hash)
-        return prepare(self.spec, self.store, self.holder, graph.fingerprint(), version, self.settings.run)
+        return prepare(self.spec, self.store, self.holder, graph, version, self.settings.run)
 
-    def _start(self, job: LoadedJob, graph: Graph, compiled: Compiled, checkpoint: Path) -> StreamingQuery:
-        place = self.spec.place
-        sources = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
-        sinks = {part.step.id: sink_side(part.step.spec, part.step.id, place) for part in compiled.sinks}
-        for part in compiled.sinks:
-            sinks[part.step.id].open(part.schema)
-            self._check_not_ahead(part.step.id, sinks[part.step.id])
+    def _start(self, graph: Graph, stages: tuple[Compiled, ...], checkpoints: tuple[Path, ...]) -> list[StreamingQuery]:
+        sides = [self._open_sinks(stage) for stage in stages]
+        sources = self._sources(graph, stages)
         self.sealer = self._new_sealer(sources, time_steps(graph))
-        self.runner = EpochRunner(
+        at = {stage.stage.number: _epoch_of(folder) for stage, folder in zip(stages, checkpoints, strict=True)}
+        self.march = March(self.store, self.holder, at, self.settings.run, self.sealer, self.reporter.report)
+        self._report_from(self.march)
+        self.march.take_up()
+        queries = [
+            self._start_stage(graph, stage, sinks, checkpoint)
+            for stage, sinks, checkpoint in zip(stages, sides, checkpoints, strict=True)
+        ]
+        self.sealer.start()
+        return queries
+
+    def _open_sinks(self, stage: Compiled) -> dict[str, SinkSide]:
+        sinks: dict[str, SinkSide] = {}
+        for part in stage.sinks:
+            side = sink_side(part.step.spec, part.step.id, self.spec.place, part.step.given)
+            side.open(part.schema)
+            self._check_not_ahead(part.step.id, side)
+            sinks[part.step.id] = side
+        return sinks
+
+    def _sources(self, graph: Graph, stages: tuple[Compiled, ...]) -> dict[str, SourceSide]:
+        """Everything that a cut has positions of: the job's sources, and the journals inside it."""
+        inside = {source.id: source for stage in stages for source in stage.journals}
+        steps = [*graph.sources, *inside.values()]
+        return {step.id: source_side(step.spec, self.spec.place, step.id) for step in steps}
+
+    def _start_stage(
+        self, graph: Graph, stage: Compiled, sinks: Mapping[str, SinkSide], checkpoint: Path
+    ) -> StreamingQuery:
+        assert self.march is not None
+        runner = EpochRunner(
             store=self.store,
             holder=self.holder,
-            compiled=compiled,
+            compiled=stage,
             sinks=sinks,
-            place=place,
+            place=self.spec.place,
             checkpoint=checkpoint,
-            version=graph.version(job.code_hash),
+            version=graph.version(self.spec.code_hash),
             python_steps=[step.id for step in graph.python_steps],
             settings=self.settings.run,
-            sealer=self.sealer,
-            observed=lambda: observed_times(query, compiled.event_times),
-            on_done=self.reporter.report,
+            march=self.march,
+            observed=lambda: observed_times(query, stage.event_times),
             is_stopping=self._is_stopping,
         )
-        self._take_up(checkpoint)
-        query = (
-            compiled.frame.writeStream.foreachBatch(self.runner)
-            .outputMode(compiled.output_mode)
+        self.runners.append(runner)
+        query: StreamingQuery = (
+            stage.frame.writeStream.foreachBatch(runner)
+            .outputMode(stage.output_mode)
             .option("checkpointLocation", str(checkpoint))
             .start()
         )
-        self.sealer.start()
         return query
+
+    def _report_from(self, march: March) -> None:
+        self.reporter.standpoint = lambda: march.at
+        self.reporter.diverged = lambda: any(runner.diverged for runner in self.runners)
+        self.reporter.state = "running"
+        self.reporter.report()
 
     def _check_not_ahead(self, sink: str, side: SinkSide) -> None:
         """An epoch is sealed before it is published: a sink beyond the ledger belongs to another history."""
@@ -181,22 +219,6 @@ class Replica:
 
     def _new_sealer(self, sources: Mapping[str, SourceSide], steps: tuple[TimeStep, ...]) -> Sealer:
         return Sealer(self.store, self.holder, sources, steps, self.settings.run, self._sealing_failed)
-
-    def _take_up(self, checkpoint: Path) -> None:
-        """Go on where the checkpoint stands. A batch that was begun is replayed first and reports by itself."""
-        assert self.runner is not None and self.sealer is not None
-        at = standing(checkpoint)
-        # Stillness counts from here: booting and seeding have a limit of their own.
-        self.runner.at = Standpoint(epoch=at.epoch if at is not None else -1, moved_us=wall_us())
-        begun = at is not None and at.begun_epoch > at.epoch
-        if not begun:
-            epoch = at.epoch if at is not None else -1
-            self.sealer.ready(epoch + 1, self.store.observed(epoch))
-        runner = self.runner
-        self.reporter.standpoint = lambda: runner.at
-        self.reporter.diverged = lambda: runner.diverged
-        self.reporter.state = "running"
-        self.reporter.report()
 
     def _sealing_failed(self, error: LockstepError) -> None:
         if error.code == "LS0405":
@@ -215,9 +237,9 @@ class Replica:
         except StoreError as error:
             print(f"not noted: {error}", file=sys.stderr, flush=True)
 
-    def _follow(self, query: StreamingQuery) -> int:
-        assert self.runner is not None and self.sealer is not None
-        while query.isActive:
+    def _follow(self, queries: list[StreamingQuery]) -> int:
+        assert self.sealer is not None
+        while all(query.isActive for query in queries):
             if self.retired.is_set():
                 return EXIT_RETIRED
             if self.sealing_error is not None:
@@ -225,21 +247,24 @@ class Replica:
             if not self.sealer.is_alive():
                 raise RunError("LS0601", f"sealing failed: {self.sealer.crash!r}", hint="see the replica's log.")
             if self.drain.is_set():
-                return self._drained(query)
+                return self._drained(queries)
             time.sleep(_POLL_S)
-        raise self.runner.failure or _of_query(query)
+        raise self.failure(queries)
 
-    def _drained(self, query: StreamingQuery) -> int:
-        """Finish the epoch under way, then stop: stopping inside a batch would leave it uncommitted."""
-        assert self.sealer is not None
+    def failure(self, queries: list[StreamingQuery]) -> LockstepError:
+        """What ended the first query that ended."""
+        own = next((runner.failure for runner in self.runners if runner.failure is not None), None)
+        return own or _of_query(next(query for query in queries if not query.isActive))
+
+    def _drained(self, queries: list[StreamingQuery]) -> int:
+        """Finish the epoch under way in all stages, then stop: stopping inside a batch would leave it uncommitted."""
+        assert self.sealer is not None and self.march is not None
         self.reporter.state = "draining"
         self.sealer.stop()
-        self.drain_flag.touch()
-        seen = self.drain_flag.with_suffix(".seen")
-        deadline = time.monotonic() + self.settings.run.stop_timeout_s
-        while query.isActive and not seen.exists() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        query.stop()
+        deadline_s = time.monotonic() + self.settings.run.stop_timeout_s
+        drain(self.drain_flag, queries, self.march, deadline_s)
+        for query in queries:
+            query.stop()
         self.reporter.stop("stopped")
         return EXIT_DRAINED
 
@@ -249,7 +274,7 @@ def source_frames(
 ) -> Any:
     """How the compiler gets the DataFrame of a source."""
 
-    def frame(step: Source, hidden: Hidden) -> DataFrame:
+    def frame(step: Source, hidden: Hidden, stage: int) -> DataFrame:
         ddl = step.spec.schema.ddl()
         options = SourceOptions(
             project=spec.project,
@@ -258,13 +283,10 @@ def source_frames(
             source=step.id,
             spec={"kind": step.spec.kind, **step.spec.to_json()},
             ddl=ddl,
-            hidden={
-                "event_times": list(hidden.event_times),
-                "epoch_time": hidden.epoch_time,
-                "position": hidden.position,
-            },
+            hidden=asdict(hidden),
             tasks_max=tasks_max,
             drain_flag=str(drain_flag),
+            stage=stage,
             warm_up_epochs=warm_up_epochs,
         )
         schema = ddl_with_hidden(ddl, hidden.columns)
@@ -273,23 +295,10 @@ def source_frames(
     return frame
 
 
-def time_steps(graph: Graph) -> tuple[TimeStep, ...]:
-    """What sealing has to know of the job's ``event_time`` steps."""
-    return tuple(
-        TimeStep(step.id, tuple(_sources_of(step)), step.out_of_order_us, step.idle_after_us)
-        for step in graph.event_times
-    )
-
-
-def _sources_of(step: EventTime) -> list[str]:
-    found: list[str] = []
-    waiting = list(step.inputs)
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Source) and one.id not in found:
-            found.append(one.id)
-        waiting += one.inputs
-    return sorted(found)
+def _epoch_of(checkpoint: Path) -> int:
+    """The newest epoch that a checkpoint has committed."""
+    at = standing(checkpoint)
+    return at.epoch if at is not None else -1
 
 
 def observed_times(query: StreamingQuery, event_times: tuple[str, ...]) -> dict[str, int | None]:

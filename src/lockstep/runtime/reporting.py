@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from lockstep.clock import wall_us
 from lockstep.errors import LockstepError
-from lockstep.runtime.epochs import Standpoint
+from lockstep.runtime.march import Standpoint
 from lockstep.store.protocols import Holder, Progress, Store
 
 INTERVAL_S = 0.5

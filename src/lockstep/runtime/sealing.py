@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Advance, SourceSide
+from lockstep.connect.sources.stage import StageSide
 from lockstep.errors import LockstepError
-from lockstep.runtime.marks import PAUSE_US, TimeStep, next_active, next_marks
+from lockstep.runtime.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks
 from lockstep.runtime.pacing import View, Wait, decide
 from lockstep.store.protocols import Entry, Holder, Store
 
 _PAUSE_AFTER_ERROR_S = 1.0
+_PAUSE_WHEN_OVER_S = 0.2
 
 
 class Sealer(threading.Thread):
@@ -91,7 +93,8 @@ class Sealer(threading.Thread):
         previous = self._store.entry(epoch - 1) if epoch > 0 else None
         last_us = previous.epoch_time_us if previous else None
         advances: dict[str, Advance] = {}
-        while not self._stopping:
+        ending = 0
+        while not self._stopping and not self._is_over(previous):
             now = self._clock()
             view = View(epoch, now, last_us, has_data=True, progress=self._store.progress())
             waiting = decide(view, self._settings)
@@ -99,14 +102,34 @@ class Sealer(threading.Thread):
                 # Due if there is data: only now is it worth asking the sources.
                 advances = self._advances(previous, now)
                 has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
-                waiting = decide(View(epoch, now, last_us, has_data=has_data, progress=view.progress), self._settings)
+                ending = self._ending(previous, advances, has_data=has_data)
+                due = has_data or ending > 0
+                waiting = decide(View(epoch, now, last_us, has_data=due, progress=view.progress), self._settings)
             if not isinstance(waiting, Wait):
                 break
             if self._store.wait(epoch, max(0.001, waiting.seconds)) is not None:
                 return
         else:
             return
-        self._seal(epoch, previous, advances)
+        self._seal(epoch, previous, advances, ending)
+
+    def _ending(self, previous: Entry | None, advances: Mapping[str, Advance], *, has_data: bool) -> int:
+        """How many epochs in a row had no records after the end of the input, the next one included."""
+        if not self._settings.until_done:
+            return 0
+        begun = previous.ending if previous is not None else 0
+        if has_data:
+            # What is still on its way inside the job: the input itself stands still once its end was seen.
+            return 1 if begun else 0
+        return begun + 1 if begun or all(advance.finished for advance in advances.values()) else 0
+
+    def _is_over(self, previous: Entry | None) -> bool:
+        """Whether a run until done has done everything: then nothing is sealed any more."""
+        if not self._settings.until_done or not is_over(previous, self._time_steps):
+            return False
+        with self._changed:
+            self._changed.wait(_PAUSE_WHEN_OVER_S)
+        return True
 
     def _moved(self, previous: Entry | None, source: str, advance: Advance) -> bool:
         """Positions count, not only records: a file that cannot be read moves the position and has none."""
@@ -118,10 +141,14 @@ class Sealer(threading.Thread):
         advances = {}
         for name, side in self._sources.items():
             since = previous.cut.get(name) if previous else None
+            if previous is not None and previous.ending and since is not None and not isinstance(side, StageSide):
+                # Its end was seen: what comes after it belongs to another run.
+                advances[name] = Advance(since, 0, finished=True)
+                continue
             advances[name] = side.advance(since if since is not None else side.start(), share, now_us)
         return advances
 
-    def _seal(self, epoch: int, previous: Entry | None, advances: Mapping[str, Advance]) -> None:
+    def _seal(self, epoch: int, previous: Entry | None, advances: Mapping[str, Advance], ending: int = 0) -> None:
         # Epoch time never goes back, even if the clock does.
         epoch_time_us = max(self._clock(), previous.epoch_time_us + 1 if previous else 0)
         oldest = [one.ingested_oldest_us for one in advances.values() if one.ingested_oldest_us is not None]
@@ -132,12 +159,15 @@ class Sealer(threading.Thread):
             epoch=epoch,
             epoch_time_us=epoch_time_us,
             cut={name: dict(advance.positions) for name, advance in advances.items()},
-            marks=next_marks(self._time_steps, previous, self._observed, epoch_time_us, moved, pause_us),
+            marks=next_marks(
+                self._time_steps, previous, self._observed, epoch_time_us, moved, pause_us, ending=ending > 0
+            ),
             records=sum(advance.records for advance in advances.values()),
             ingested_oldest_us=min(oldest, default=None),
             ingested_newest_us=max(newest, default=None),
             active_us=next_active(previous, moved, epoch_time_us, pause_us),
             sealed_by=str(self._holder),
+            ending=ending,
         )
         items = [item for advance in advances.values() for item in advance.items]
         self._store.seal(proposal, self._holder, items)

@@ -28,6 +28,7 @@ from lockstep.connect.protocols import Place, Slice, SourceSide
 from lockstep.connect.working import source_side
 from lockstep.errors import carried_by_spark
 from lockstep.plan.schema import parse_schema
+from lockstep.runtime import drain_flag as draining
 from lockstep.store.arrow import arrow_schema
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store
@@ -53,6 +54,7 @@ class SourceOptions:
     hidden: dict[str, Any]
     tasks_max: int
     drain_flag: str
+    stage: int = 1
     warm_up_epochs: int = 0
     """More than 0: not the ledger's epochs but this many repetitions of its newest one, to warm up on."""
 
@@ -120,13 +122,13 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
         if epoch < self._options.warm_up_epochs:
             return {"epoch": epoch}
         while True:
-            if self._draining():
+            if self._held(epoch):
                 _end_if_orphaned(parent)
                 time.sleep(_WAIT_S)
                 continue
             if self._options.warm_up_epochs:
                 time.sleep(_WAIT_S)
-            elif self._ledger().wait(epoch, _WAIT_S) is not None and not self._draining():
+            elif self._ledger().wait(epoch, _WAIT_S) is not None and not self._held(epoch):
                 return {"epoch": epoch}
             _end_if_orphaned(parent)
 
@@ -144,7 +146,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
         first = before.cut.get(source) if before else None
         slices = side.slices(first if first is not None else side.start(), entry.cut[source])
         groups = pack(slices, self._options.tasks_max)
-        if not groups and self._hidden.event_times:
+        if not groups and self._hidden.marks:
             groups = [[]]
         return [_partition(entry, group, marks=index == 0) for index, group in enumerate(groups)]
 
@@ -152,7 +154,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
         """The records of one task with their hidden columns, the mark row first."""
         payload = json.loads(partition.payload)
         frame = _Rows(self._options, self._hidden, payload["epoch_time_us"])
-        if payload["marks"] is not None and self._hidden.event_times:
+        if payload["marks"] is not None and self._hidden.marks:
             yield frame.mark_row(payload["marks"])
         with carried_by_spark():
             side = self._working_side()
@@ -170,14 +172,15 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
     @property
     def _hidden(self) -> Hidden:
         given = self._options.hidden
-        return Hidden(tuple(given["event_times"]), given["epoch_time"], given["position"])
+        return Hidden(**{**given, "event_times": tuple(given["event_times"])})
 
-    def _draining(self) -> bool:
+    def _held(self, epoch: int) -> bool:
+        """Whether the replica drains and this epoch is not to be computed any more."""
         flag = Path(self._options.drain_flag)
-        if not flag.exists():
+        last = draining.limit(flag)
+        if last is None or epoch <= last:
             return False
-        # The answer tells the driver that no batch is under way: this is only called between two batches.
-        flag.with_suffix(".seen").touch()
+        draining.answer(flag, str(self._options.stage))
         return True
 
     def _ledger(self) -> Store:

@@ -55,6 +55,11 @@ class ReplicaSpec:
         """The replica's own folder: checkpoint, scratch space, log."""
         return replica_folder(Path(self.store), self.job, self.replica)
 
+    @property
+    def tables(self) -> Path:
+        """Where the copies of the job's tables are."""
+        return job_folder(Path(self.store), self.job) / "tables"
+
     def parsed_settings(self) -> Settings:
         """The settings as they were validated by the supervisor."""
         return Settings.model_validate(self.settings)

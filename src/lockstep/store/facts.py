@@ -25,6 +25,14 @@ class SqliteFacts(Part):
         with self._database.durable() as connection:
             connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
 
+    def swap_fact(self, key: str, before: str | None, after: str) -> bool:
+        """Put ``after`` if the value is still ``before`` (None: absent); whether it was."""
+        with self._database.durable() as connection:
+            if _fact(connection, key) != before:
+                return False
+            connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, after))
+            return True
+
     def fact(self, key: str) -> str | None:
         """The value of ``key``, or None."""
         with self._database.reading() as connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,15 @@ def _create_tables(connection: sqlite3.Connection) -> None:
     run_all(connection, JOURNAL_TABLES)
 
 
-JOURNAL_FORMAT = Format("journal", int.from_bytes(b"LkJn"), (_create_tables,))
+def _create_fences(connection: sqlite3.Connection) -> None:
+    """Whoever publishes epochs into a journal notes each of them, with its records and in the same transaction."""
+    connection.execute(
+        """CREATE TABLE fences (
+            epoch INTEGER PRIMARY KEY, body TEXT NOT NULL, first INTEGER NOT NULL, end INTEGER NOT NULL)"""
+    )
+
+
+JOURNAL_FORMAT = Format("journal", int.from_bytes(b"LkJn"), (_create_tables, _create_fences))
 """A change of the tables is a further function at the end; those that stand here are never edited once released."""
 
 
@@ -111,6 +119,36 @@ class SqliteJournal:
         if not table.num_rows:
             return False
         return self._group.submit(_Append(table, partition, key)) is not None
+
+    def publish(self, epoch: int, body: str, batches: Iterable[pa.RecordBatch]) -> str:
+        """Append an epoch's records and its fence in one transaction, unless the fence is there; the one that holds.
+
+        On disk when this returns. Only for journals with one writer, which publishes epoch after epoch.
+        """
+        with self._database.durable() as connection:
+            held = connection.execute("SELECT body FROM fences WHERE epoch = ?", (epoch,)).fetchone()
+            if held is not None:
+                return str(held[0])
+            end = _ends(connection)[0]
+            first = end.end
+            tables = [self._checked(batch, 0) for batch in batches if batch.num_rows]
+            end.end += sum(table.num_rows for table in tables)
+            if tables:
+                self._write(connection, 0, tables, end)
+            connection.execute("INSERT INTO fences VALUES (?, ?, ?, ?)", (epoch, body, first, end.end))
+        return body
+
+    def fence(self, epoch: int) -> tuple[str, int, int] | None:
+        """What was noted when ``epoch`` was published, and the positions of its records."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT body, first, end FROM fences WHERE epoch = ?", (epoch,)).fetchone()
+            return tuple(row) if row is not None else None
+
+    def last_fence(self) -> int | None:
+        """The newest epoch that was published here."""
+        with self._database.reading() as connection:
+            newest: int | None = connection.execute("SELECT max(epoch) FROM fences").fetchone()[0]
+            return newest
 
     def ends(self) -> dict[int, int]:
         """For each partition the position after its newest record."""
@@ -258,6 +296,7 @@ class SqliteJournal:
             connection.executemany("DELETE FROM bodies WHERE id = ?", [(body,) for body, _ in found])
             connection.execute("DELETE FROM batches WHERE partition = ? AND first < ?", (partition, end))
             connection.execute("DELETE FROM keys WHERE partition = ? AND position < ?", (partition, end))
+            connection.execute("DELETE FROM fences WHERE end < ? AND epoch < (SELECT max(epoch) FROM fences)", (end,))
             connection.execute("UPDATE partitions SET first = ? WHERE partition = ?", (end, partition))
         return int(end - first)
 

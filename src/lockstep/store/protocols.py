@@ -49,6 +49,8 @@ class Entry:
     active_us: Mapping[str, int] = field(default_factory=dict)
     """Per source, the epoch time of the last epoch that had records of it: tells who is idle."""
     sealed_by: str = ""
+    ending: int = 0
+    """In a run until done: how many epochs in a row, this one included, had no records after the input's end."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,9 @@ class Facts(Protocol):
 
     def set_fact(self, key: str, value: str) -> None:
         """Put ``value``, whatever was there."""
+
+    def swap_fact(self, key: str, before: str | None, after: str) -> bool:
+        """Put ``after`` if the value is still ``before`` (None: absent); whether it was. On disk when this returns."""
 
     def fact(self, key: str) -> str | None:
         """The value of ``key``, or None."""

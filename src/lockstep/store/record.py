@@ -103,8 +103,10 @@ class SqliteRecord(Part):
     def add_observed(self, epoch: int, newest_us: Mapping[str, int | None]) -> None:
         """Keep the highest event time that an epoch's records had, per ``event_time`` step; the first wins."""
         with self._database.relaxed() as connection:
-            text = json.dumps(dict(newest_us), sort_keys=True)
-            connection.execute("INSERT OR IGNORE INTO observed VALUES (?, ?)", (epoch, text))
+            row = connection.execute("SELECT newest_us FROM observed WHERE epoch = ?", (epoch,)).fetchone()
+            held = json.loads(row[0]) if row is not None else {}
+            text = json.dumps({**newest_us, **held}, sort_keys=True)
+            connection.execute("INSERT OR REPLACE INTO observed VALUES (?, ?)", (epoch, text))
 
     def observed(self, epoch: int) -> dict[str, int | None]:
         """What was kept for ``epoch``; empty if nothing was."""

@@ -192,9 +192,9 @@ def test_a_draining_reader_answers_nothing_and_tells_that_no_epoch_is_under_way(
     asking = threading.Thread(target=lambda: answers.append(reader.latestOffset({"epoch": -1}, None)), daemon=True)
     asking.start()
     deadline = time.monotonic() + 10
-    while not flag.with_suffix(".seen").exists() and time.monotonic() < deadline:
+    while not flag.with_name("drain.seen-1").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert flag.with_suffix(".seen").exists() and not answers
+    assert flag.with_name("drain.seen-1").exists() and not answers
     flag.unlink()
     asking.join(10)
     assert answers == [{"epoch": 0}]

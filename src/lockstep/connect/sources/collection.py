@@ -34,7 +34,7 @@ class CollectionSide:
         next_end = bisect_right(ends, start)
         bound = ends[next_end] if next_end < len(ends) else len(self._spec.lines)
         end = min(bound, start + max(1, records_max))
-        return Advance({"0": end}, end - start)
+        return Advance({"0": end}, end - start, finished=end == len(self._spec.lines))
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """The range in pieces."""

@@ -80,6 +80,7 @@ class FilesSide:
             items,
             min(now_us, *changed_us) if changed_us else None,
             min(now_us, max(changed_us)) if changed_us else None,
+            finished=_all_read(looks, known, chunks),
         )
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
@@ -258,6 +259,13 @@ class FilesSide:
             why="it was sealed into an epoch that a replica still has to read.",
             hint="put it back, unchanged and with its old modification time; remove files only below the job's floor.",
         )
+
+
+def _all_read(looks: list[FileLook], known: _Known, chunks: list[Chunk]) -> bool:
+    """Whether every file that is there has been read to its end, those that are still being written included."""
+    newest = chunks[-1] if chunks else known.newest
+    read = {*known.chunks, *(chunk.path for chunk in chunks)}
+    return (newest is None or newest.last) and all(look.path in read for look in looks)
 
 
 def _first_changed(looks: list[FileLook], known: _Known) -> FileLook | None:

@@ -54,6 +54,7 @@ class JournalSide:
             sum(shares.values()),
             ingested_oldest_us=min((oldest for oldest, _ in times), default=None),
             ingested_newest_us=max((newest for _, newest in times), default=None),
+            finished=until == ends,
         )
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:

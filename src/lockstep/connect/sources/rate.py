@@ -46,9 +46,11 @@ class RateSide:
         if self._spec.limit is not None:
             due = min(due, self._spec.limit)
         end = max(start, min(due, start + max(1, records_max)))
+        finished = end == self._spec.limit
         if end == start:
-            return Advance({"0": start}, 0)
-        return Advance({"0": end}, end - start, items, self._at_us(origin_us, start), self._at_us(origin_us, end - 1))
+            return Advance({"0": start}, 0, finished=finished)
+        oldest_us, newest_us = self._at_us(origin_us, start), self._at_us(origin_us, end - 1)
+        return Advance({"0": end}, end - start, items, oldest_us, newest_us, finished)
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """The range in pieces; each carries the origin, so that workers need no store."""

@@ -1,0 +1,77 @@
+"""The journals inside a job as DataFrames: what a stage hands on, what a later one takes up, and loops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+
+from lockstep.compile.hidden import EVENT_TIME, MARK
+from lockstep.plan.expression import Column
+from lockstep.plan.loops import ROUND, LoopHead
+from lockstep.plan.schema import Schema, parse_schema
+from lockstep.plan.specs import StageSource
+from lockstep.plan.stages import StageSink
+from lockstep.plan.steps import EventTime, Source
+
+if TYPE_CHECKING:
+    from lockstep.compile.steps import Context, Lowered
+
+TIME = "lockstep_event_time"
+"""The column of a stage's journal that keeps its records' event times."""
+
+
+def spark_schema_text(schema: StructType) -> str:
+    """A Spark schema in our own words, for :func:`lockstep.plan.schema.parse_schema`."""
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)
+
+
+def handed_on(step: StageSink, given: Lowered) -> DataFrame:
+    """What a stage writes: the columns, and the event time if there is one."""
+    records = given.frame.filter(sf.col(MARK).isNull()) if given.marked else given.frame
+    time = [sf.col(EVENT_TIME).alias(TIME)] if EVENT_TIME in given.hidden_names else []
+    return records.select(*(sf.col(f"`{name}`") for name in step.columns), *time)
+
+
+def sent_back(given: Lowered, written: StructType) -> DataFrame:
+    """What a loop's end writes: the head's columns in its types, one round later."""
+    records = given.frame.filter(sf.col(MARK).isNull()) if given.marked else given.frame
+    columns = []
+    for field in written.fields:
+        value = sf.col(f"`{field.name}`")
+        if field.name == ROUND:
+            value = sf.col(ROUND) + sf.lit(1)
+        elif field.name == TIME:
+            value = sf.col(EVENT_TIME) if EVENT_TIME in given.hidden_names else sf.lit(None)
+        columns.append(value.cast(field.dataType).alias(field.name))
+    return records.select(*columns)
+
+
+def loop_schema(head: LoopHead, given: Lowered) -> StructType:
+    """The schema of a loop's journal."""
+    visible = [given.frame.schema[name] for name in head.input.columns]
+    time = [StructField(TIME, TimestampType())] if EVENT_TIME in given.hidden_names else []
+    return StructType([*visible, StructField(ROUND, LongType()), *time])
+
+
+def taken_up(name: str, written: StructType, context: Context, *, timed: bool) -> Lowered:
+    """What a later stage reads; with ``timed``, records get the event time back that they had."""
+    from lockstep.compile.steps import Lowered, lower
+
+    schema = parse_schema(spark_schema_text(written))
+    source = Source(name, StageSource(name, schema))
+    hidden = context.hidden[name]
+    lowered = Lowered(context.source_frame(source, hidden), schema.names, hidden.columns)
+    if timed:
+        lowered = lower(EventTime(name, source, Column(TIME), 0, None), (lowered,), context)
+    return _without_time(lowered, schema)
+
+
+def _without_time(lowered: Lowered, schema: Schema) -> Lowered:
+    from lockstep.compile.steps import Lowered
+
+    visible = tuple(name for name in schema.names if name != TIME)
+    names = [*visible, *lowered.hidden_names]
+    return Lowered(lowered.frame.select(*(sf.col(f"`{name}`") for name in names)), visible, lowered.hidden)

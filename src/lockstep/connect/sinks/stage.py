@@ -1,0 +1,108 @@
+"""Publishing epochs into a journal inside a job: what a stage hands on, or what a loop sends back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lockstep.clock import Clock, wall_us
+from lockstep.connect.protocols import Output, Place, Publication, Stager
+from lockstep.connect.sinks.arrow_stage import ArrowStage
+from lockstep.connect.sinks.order import check_order
+from lockstep.connect.stores import LazyStore
+from lockstep.plan.loops import ROUND
+from lockstep.plan.schema import Schema, parse_schema
+from lockstep.plan.specs import StageJournal
+from lockstep.store.journal import SqliteJournal, open_journal
+from lockstep.store.protocols import Holder
+from lockstep.store.sqlite_store import job_folder
+from lockstep.store.types import spark_type
+
+
+class StageSinkSide:
+    """The working side of :class:`lockstep.plan.specs.StageJournal`."""
+
+    def __init__(self, spec: StageJournal, sink_id: str, place: Place, clock: Clock = wall_us) -> None:
+        self._spec = spec
+        self._folder = job_folder(place.store, place.job)
+        self._stage = ArrowStage(place, sink_id)
+        self._store = LazyStore(place)
+        self._clock = clock
+        self._journal: SqliteJournal | None = None
+
+    def open(self, schema: pa.Schema) -> None:
+        """Make the journal, or recognise it (LS0409 if its columns have changed)."""
+        self._stage.open(schema)
+        self._opened()
+
+    def last_published(self) -> int | None:
+        """The newest epoch in the journal."""
+        return self._opened().last_fence()
+
+    def publication(self, epoch: int) -> Publication | None:
+        """The fence of ``epoch``, None if nobody published it."""
+        fence = self._opened().fence(epoch)
+        return Publication(**json.loads(fence[0])) if fence is not None else None
+
+    def stager(self, epoch: int, holder: Holder, task: int) -> Stager:
+        """An Arrow file beside the store."""
+        return self._stage.stager(epoch, holder, task)
+
+    def publish(self, wanted: Publication, output: Output, holder: Holder) -> Publication:
+        """Append the records and the fence, or nothing if the fence is there."""
+        del holder
+        journal = self._opened()
+        if self.publication(wanted.epoch) is None:
+            check_order(f"journal {self._spec.name}", wanted.epoch, journal.last_fence())
+        batches = list(self._stage.batches(output))
+        kept = list(self._kept(batches))
+        published = replace(wanted, published_us=self._clock())
+        held = Publication(**json.loads(journal.publish(wanted.epoch, json.dumps(asdict(published)), kept)))
+        self._stage.remove(output)
+        given_up = sum(batch.num_rows for batch in batches) - sum(batch.num_rows for batch in kept)
+        if given_up and held.by == wanted.by:
+            self._say_given_up(wanted.epoch, given_up)
+        return held
+
+    def rows(self, epoch: int) -> pa.Table | None:
+        """The records of one epoch; None for a loop, which does not keep those that it gave up."""
+        fence = self._opened().fence(epoch)
+        if fence is None or self._spec.rounds_max is not None:
+            return None
+        journal = self._opened()
+        return pa.Table.from_batches(journal.read(0, fence[1], fence[2]), journal.schema)
+
+    def sweep(self, dead: Sequence[str]) -> int:
+        """Remove what dead holders staged."""
+        return self._stage.sweep(dead)
+
+    def close(self) -> None:
+        """Close the journal's file."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        self._store.close()
+
+    def _opened(self) -> SqliteJournal:
+        if self._journal is None:
+            self._journal = open_journal(self._folder, self._spec.name, _declared(self._stage.schema()))
+        return self._journal
+
+    def _kept(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All records but those that went round too often."""
+        limit = self._spec.rounds_max
+        for batch in batches:
+            yield batch if limit is None else batch.filter(pc.less_equal(batch.column(ROUND), limit))
+
+    def _say_given_up(self, epoch: int, records: int) -> None:
+        rounds = self._spec.rounds_max
+        text = f"{self._spec.name}: {records} records of epoch {epoch} were still going after {rounds} rounds"
+        self._store.get().add_event("loop-gave-up", text)
+
+
+def _declared(schema: pa.Schema) -> Schema:
+    return parse_schema(", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema))

@@ -1,0 +1,74 @@
+"""Reading a journal inside a job: what an earlier stage handed on, or what a loop sent back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from lockstep.connect.protocols import Advance, Place, Slice
+from lockstep.connect.sources.ranges import BATCH_ROWS, split_range
+from lockstep.plan.specs import StageSource
+from lockstep.store.journal import SqliteJournal, open_journal
+from lockstep.store.protocols import Positions
+from lockstep.store.sqlite_store import job_folder
+
+_PARTITION = "0"
+
+
+class StageSide:
+    """The working side of :class:`lockstep.plan.specs.StageSource`."""
+
+    def __init__(self, spec: StageSource, place: Place, source: str) -> None:
+        del source
+        self._journal: SqliteJournal = open_journal(job_folder(place.store, place.job), spec.name, spec.schema)
+
+    def start(self) -> Positions:
+        """Before the first record."""
+        return {_PARTITION: self._journal.begins()[0]}
+
+    def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
+        """Everything that is there. There is no limit: event time has passed what the earlier stage handed on, and a
+        record that stayed behind would be late.
+        """
+        del records_max, now_us
+        end = self._journal.ends()[0]
+        return Advance({_PARTITION: end}, end - since.get(_PARTITION, 0), finished=True)
+
+    def slices(self, start: Positions, end: Positions) -> list[Slice]:
+        """The range, in several pieces if it is large."""
+        return split_range(_PARTITION, start.get(_PARTITION, 0), end[_PARTITION])
+
+    def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+        """The records of one piece."""
+        for batch in self._journal.read(0, piece.start, piece.end):
+            for offset in range(0, batch.num_rows, BATCH_ROWS):
+                yield batch.slice(offset, BATCH_ROWS)
+
+    def trim(self, positions: Positions) -> None:
+        """Nobody else reads it."""
+        self._journal.trim({0: positions[_PARTITION]})
+
+    def close(self) -> None:
+        """Close the journal's file."""
+        self._journal.close()
+
+
+class StageTrimmer(StageSide):
+    """Only forgets: it knows the journal's name but not its columns, and opens it when there is something to forget."""
+
+    def __init__(self, name: str, place: Place) -> None:
+        self._name = name
+        self._folder = job_folder(place.store, place.job)
+
+    def start(self) -> Positions:
+        """Nobody asks: whoever seals reads the journal, and has the columns."""
+        return {}
+
+    def trim(self, positions: Positions) -> None:
+        """Open, forget, close."""
+        journal = open_journal(self._folder, self._name)
+        try:
+            journal.trim({0: positions[_PARTITION]})
+        finally:
+            journal.close()

@@ -1,0 +1,111 @@
+"""How far a replica is: it has computed an epoch when each of its stages has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from lockstep.clock import US_PER_S, Clock, wall_us
+from lockstep.config import RunSettings
+from lockstep.runtime.pacing import next_record_limit, smoothed_s
+from lockstep.runtime.sealing import Sealer
+from lockstep.store.protocols import Entry, Holder, Published, Store
+
+
+@dataclass(frozen=True)
+class Standpoint:
+    """How far a replica is, for its progress reports."""
+
+    epoch: int = -1
+    working_on: int = -1
+    epoch_s: float = 0.0
+    records: int = 0
+    moved_us: int = 0
+    done_us: int = 0
+
+
+class March:
+    """Keeps the stages of a replica together: they run side by side, and a seal waits for all of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        holder: Holder,
+        stages: Mapping[int, int],
+        settings: RunSettings,
+        sealer: Sealer,
+        on_done: Callable[[], None],
+        clock: Clock = wall_us,
+    ) -> None:
+        self._store = store
+        self._holder = holder
+        self._epochs = dict(stages)
+        self._settings = settings
+        self._sealer = sealer
+        self.on_done = on_done
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._limit = settings.records_per_epoch_start
+        self._ours: set[int] = set()
+        # Stillness counts from here: booting and seeding have a limit of their own.
+        self.at = Standpoint(epoch=min(stages.values()), moved_us=clock())
+
+    def take_up(self) -> None:
+        """Go on where the checkpoints stand. Epochs that are sealed come by themselves."""
+        self._sealer.ready(self.at.epoch + 1, self._store.observed(self.at.epoch))
+
+    def stage_epoch(self, stage: int) -> int:
+        """The newest epoch that a stage has computed."""
+        return self._epochs[stage]
+
+    @property
+    def newest_epoch(self) -> int:
+        """The newest epoch that any stage has computed."""
+        return max(self._epochs.values())
+
+    def begun(self, epoch: int) -> None:
+        """A stage computes ``epoch``."""
+        with self._lock:
+            self.at = replace(self.at, working_on=max(epoch, self.at.working_on))
+
+    def done(self, stage: int, entry: Entry, *, published_here: bool) -> None:
+        """A stage has computed an epoch and seen to it that it is published."""
+        with self._lock:
+            if published_here:
+                self._ours.add(entry.epoch)
+            self._epochs[stage] = entry.epoch
+            if min(self._epochs.values()) < entry.epoch:
+                return
+            self._finish(entry)
+        self.on_done()
+        self._sealer.ready(entry.epoch + 1, self._store.observed(entry.epoch), self._limit)
+
+    def _finish(self, entry: Entry) -> None:
+        now = self._clock()
+        # From when it could have begun: sealed, and the epoch before it done.
+        took_s = max(0.001, (now - max(self.at.done_us, entry.epoch_time_us)) / US_PER_S)
+        if entry.epoch in self._ours:
+            self._store.add_published(
+                Published(
+                    epoch=entry.epoch,
+                    replica=self._holder.replica,
+                    published_us=now,
+                    records=entry.records,
+                    ingested_oldest_us=entry.ingested_oldest_us,
+                    ingested_newest_us=entry.ingested_newest_us,
+                    epoch_s=took_s,
+                )
+            )
+        self._ours = {epoch for epoch in self._ours if epoch > entry.epoch}
+        if self.at.done_us:
+            self._limit = next_record_limit(self._limit, entry.records, took_s, self._settings)
+        self.at = Standpoint(
+            epoch=entry.epoch,
+            working_on=-1,
+            # The first epoch of an incarnation compiles and loads everything: it says nothing about the next.
+            epoch_s=smoothed_s(self.at.epoch_s, took_s) if self.at.done_us else 0.0,
+            records=self.at.records + entry.records,
+            moved_us=now,
+            done_us=now,
+        )

@@ -1,0 +1,81 @@
+"""The stages of a replica march together; event time goes from one to the next; and a bounded run comes to its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import lockstep as ls
+from lockstep import F
+from lockstep.clock import END_US
+from lockstep.config import RunSettings
+from lockstep.runtime.march import March
+from lockstep.runtime.marks import TimeStep, is_over, next_marks, time_steps
+from lockstep.store.protocols import Entry, Holder
+from lockstep.store.sqlite_store import open_store
+
+FOLLOWER = TimeStep("stage-agg", ("stage-agg",), 0, None, (("time", 5),))
+FIRST = TimeStep("time", ("events",), 5, None)
+
+
+class Asked:
+    """A sealer that only notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.ready_for: list[int] = []
+
+    def ready(self, epoch: int, observed: Any, limit: int | None = None) -> None:
+        self.ready_for.append(epoch)
+
+
+def test_an_epoch_counts_when_every_stage_has_computed_it(tmp_path: Any) -> None:
+    store, sealer, reports = open_store(tmp_path, "job"), Asked(), []
+    march = March(store, Holder("r0", 1), {1: 4, 2: 3}, RunSettings(), sealer, lambda: reports.append(1))  # type: ignore[arg-type]
+    assert march.at.epoch == 3
+    march.take_up()
+    march.done(1, Entry(5, 100, {}), published_here=True)
+    assert (march.at.epoch, march.newest_epoch, sealer.ready_for, reports) == (3, 5, [4], [])
+    march.done(2, Entry(4, 50, {}), published_here=False)
+    march.done(2, Entry(5, 100, {}), published_here=False)
+    assert (march.at.epoch, sealer.ready_for, len(reports)) == (5, [4, 5, 6], 2)
+    assert [one.epoch for one in store.published(0, 9)] == [5]
+    store.close()
+
+
+def test_time_reaches_a_later_stage_three_epochs_after_the_stage_before() -> None:
+    entry: Entry | None = None
+    seen = []
+    for epoch, observed in enumerate([100, 200, 300, 400, 500, 600]):
+        marks = next_marks((FIRST, FOLLOWER), entry, {"time": observed - 100 if epoch else None}, 0, {})
+        entry = Entry(epoch, 0, {}, marks)
+        seen.append((marks["time"], marks["stage-agg"]))
+    assert seen == [(None, None), (100, None), (200, None), (300, None), (400, 95), (500, 195)]
+
+
+def test_at_the_end_of_the_input_event_time_ends_in_every_stage_in_turn() -> None:
+    entry = Entry(7, 0, {}, {"time": 50, "stage-agg": 10})
+    seen = []
+    for _ in range(4):
+        marks = next_marks((FIRST, FOLLOWER), entry, {}, 0, {}, ending=True)
+        entry = replace(entry, epoch=entry.epoch + 1, marks=marks)
+        seen.append((marks["time"], marks["stage-agg"]))
+    assert seen == [(END_US, 10), (END_US, 10), (END_US, 45), (END_US, END_US - 5)]
+
+
+@pytest.mark.parametrize(("ending", "over"), [(0, False), (4, False), (8, False), (9, True)])
+def test_a_run_is_over_when_the_end_has_come_through_all_stages(ending: int, over: bool) -> None:
+    assert is_over(Entry(9, 0, {}, ending=ending), (FIRST, FOLLOWER)) is over
+
+
+def test_a_journal_between_stages_follows_all_times_of_the_stage_that_writes_it() -> None:
+    job = ls.Job("times")
+    spec = "user string, at timestamp"
+    left = job.source("a", ls.journal("a", schema=spec)).event_time("at", name="left", out_of_order="1 second")
+    right = job.source("b", ls.journal("b", schema=spec)).event_time("at", name="right")
+    windows = left.key_by("user").window(ls.tumbling("1 s")).agg(n=F.count("*"), name="windows")
+    windows.window(ls.tumbling("1 hour")).agg(n=F.count("*")).to(ls.files("one"))
+    right.to(ls.files("two"))
+    follower = next(step for step in time_steps(job.graph()) if step.follows)
+    assert follower == TimeStep("stage-windows", ("stage-windows",), 0, None, (("left", 1_000_000), ("right", 0)))
