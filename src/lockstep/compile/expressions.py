@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as spark_functions
 
-from lockstep.compile.hidden import EPOCH_TIME
+from lockstep.compile.hidden import EPOCH_TIME, POSITION
 from lockstep.plan.expression import OPERATORS, Alias, Call, Column, Expression, Lambda, Literal, Sql, Variable
 
 Rewrite = Callable[[Call], SparkColumn | None]
@@ -46,6 +46,8 @@ class _Lowering:
     def _call(self, call: Call) -> SparkColumn:
         if call.name == "lockstep.epoch_time":
             return spark_functions.col(EPOCH_TIME)
+        if call.name == "lockstep.position_hash":
+            return spark_functions.xxhash64(*(spark_functions.col(name) for name in POSITION))
         if self.rewrite is not None and (own := self.rewrite(call)) is not None:
             return own
         args = [self._argument(arg) for arg in call.args]

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lockstep.compile.hidden import EVENT_TIME, MARK, OFFSET, PARTITION, SOURCE
+from lockstep.compile.hidden import EVENT_TIME, MARK, OFFSET, PART, PART_BITS, PARTITION, SOURCE
 from lockstep.compile.records import Record
 from lockstep.errors import FunctionError, carried_by_spark
+from lockstep.keyed.functions import Returned, explained, shown
 
 DeadLetters = Callable[[str, str, dict[str, Any]], None]
 """Keeps a record that a function could not take: (key, step, facts). Called in a worker; the same key is kept once."""
 
 Kind = Literal["map", "flat_map", "map_batches"]
-_RECORD_SHOWN_MAX = 400
+_PART_MASK = (1 << PART_BITS) - 1
+_PARTS_MASK = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -89,60 +90,24 @@ class PythonStep:
     def _call(self, values: dict[str, Any]) -> list[dict[str, Any]]:
         result = self.function(Record(values))
         outcomes = [result] if self.kind == "map" else list(result)
-        rows = [self._as_row(outcome) for outcome in outcomes]
+        returned = Returned(self.step, self.schema)
+        rows = [returned.row(outcome) for outcome in outcomes]
         for row in rows:
-            self._check_types(row)
+            returned.check_types(row)
         return rows
-
-    def _as_row(self, outcome: Any) -> dict[str, Any]:
-        names = self.schema.names
-        if isinstance(outcome, Record):
-            row = outcome.asdict()
-        elif isinstance(outcome, Mapping):
-            row = dict(outcome)
-        elif is_dataclass(outcome) and not isinstance(outcome, type):
-            row = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
-        elif isinstance(outcome, tuple) and len(outcome) == len(names):
-            return dict(zip(names, outcome, strict=True))
-        else:
-            raise FunctionError(
-                "LS0302",
-                f'step "{self.step}" returned {_shown(outcome)}',
-                why=f"a record of this step is a dict (or tuple, or dataclass) with: {', '.join(names)}.",
-                hint="to drop records use .filter(...) or .flat_map(...) with an empty list.",
-            )
-        if extra := [name for name in row if name not in names]:
-            raise FunctionError(
-                "LS0302",
-                f'step "{self.step}" returned fields that its schema does not have: {", ".join(map(str, extra))}',
-                why=f"the schema has: {', '.join(names)}.",
-                hint="add them to schema=..., or leave them out of what the function returns.",
-            )
-        return row
-
-    def _check_types(self, row: dict[str, Any]) -> None:
-        try:
-            pa.RecordBatch.from_pylist([row], self.schema)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-            raise FunctionError(
-                "LS0303",
-                f'step "{self.step}" returned a value that does not fit its schema',
-                why=f"{error}; returned: {_shown(row)}.",
-                hint="mend the function or its schema=....",
-            ) from None
 
     def _whole(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         visible = batch.select([name for name in batch.schema.names if not name.startswith("__")])
         try:
             made = self.function(visible)
         except Exception as error:
-            raise self._explained(error, f"a batch of {batch.num_rows} records") from None
+            raise explained(self.step, error, f"a batch of {batch.num_rows} records") from None
         if isinstance(made, pa.Table):
             made = made.combine_chunks().to_batches()[0] if made.num_rows else _empty(made.schema)
         if not isinstance(made, pa.RecordBatch):
             raise FunctionError(
                 "LS0302",
-                f'step "{self.step}" returned {_shown(made)}',
+                f'step "{self.step}" returned {shown(made)}',
                 why="the function of map_batches takes a pyarrow RecordBatch and returns one (or a Table).",
             )
         try:
@@ -167,36 +132,47 @@ class PythonStep:
 
     def _assemble(self, made: pa.RecordBatch, batch: pa.RecordBatch, origins: list[int]) -> pa.RecordBatch:
         taken = pa.array(origins, pa.int64())
-        hidden = [pc.take(batch.column(name), taken) for name in self.hidden.names]
+        hidden = [
+            self._parts(batch, origins) if name == PART else pc.take(batch.column(name), taken)
+            for name in self.hidden.names
+        ]
         return pa.RecordBatch.from_arrays([*made.columns, *hidden], schema=self._full_schema())
+
+    def _parts(self, batch: pa.RecordBatch, origins: list[int]) -> pa.Array:
+        """Which of the records made from one each is; below a second flat_map the first one's number comes first.
+
+        Where the numbers get too large they repeat: what is of one position and part is ordered by content.
+        """
+        if self.kind != "flat_map":
+            return pc.take(batch.column(PART), pa.array(origins, pa.int64()))
+        before = batch.column(PART).to_pylist() if PART in batch.schema.names else [None] * batch.num_rows
+        counted: Counter[int] = Counter()
+        parts = []
+        for origin in origins:
+            parts.append(((before[origin] or 0) << PART_BITS | counted[origin] & _PART_MASK) & _PARTS_MASK)
+            counted[origin] += 1
+        return pa.array(parts, pa.int64())
 
     def _marks_only(self, marks: pa.RecordBatch) -> pa.RecordBatch:
         nulls = [pa.nulls(marks.num_rows, field.type) for field in self.schema]
-        hidden = [marks.column(name) for name in self.hidden.names]
+        hidden = [
+            marks.column(field.name) if field.name in marks.schema.names else pa.nulls(marks.num_rows, field.type)
+            for field in self.hidden
+        ]
         return pa.RecordBatch.from_arrays([*nulls, *hidden], schema=self._full_schema())
 
     def _full_schema(self) -> pa.Schema:
         return pa.schema([*self.schema, *self.hidden])
 
     def _failed(self, error: Exception, values: dict[str, Any], batch: pa.RecordBatch, index: int) -> None:
-        explained = self._explained(error, _shown(values))
+        told = explained(self.step, error, shown(values))
         if self.on_error == "fail" or self.dead_letters is None:
-            raise explained from None
+            raise told from None
         place = [str(batch.column(name)[index].as_py()) for name in (SOURCE, PARTITION, OFFSET)]
         text = json.dumps(values, default=str, sort_keys=True)
         key = "/".join([self.step, *place, hashlib.sha256(text.encode()).hexdigest()[:12]])
         facts = {"source": place[0], "partition": place[1], "offset": int(place[2]), "record": text}
-        self.dead_letters(key, self.step, {**facts, "error": f"{explained.fact}: {explained.why}"})
-
-    def _explained(self, error: Exception, record: str) -> FunctionError:
-        if isinstance(error, FunctionError):
-            return FunctionError(error.code, error.fact, why=f"{error.why} record: {record}", hint=error.hint)
-        return FunctionError(
-            "LS0301",
-            f'the function of step "{self.step}" raised {type(error).__name__}: {error}',
-            why=f"at {_users_line(error)}; record: {record}",
-            hint='mend the function, or skip such records to the dead-letter journal with on_error="skip".',
-        )
+        self.dead_letters(key, self.step, {**facts, "error": f"{told.fact}: {told.why}"})
 
 
 def _without_marks(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
@@ -210,17 +186,3 @@ def _without_marks(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatc
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema)
-
-
-def _users_line(error: Exception) -> str:
-    """Where in the user's own code it happened: the deepest frame outside Lockstep and the libraries."""
-    own = str(Path(__file__).parents[1])
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(own) and "site-packages" not in frame.filename:
-            return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line or ''}".rstrip(": ")
-    return "a library called by the function"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _RECORD_SHOWN_MAX else text[:_RECORD_SHOWN_MAX] + " ..."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
 from pyspark.sql import Column as SparkColumn
@@ -17,6 +17,9 @@ from lockstep.compile.hidden import (
     EPOCH_TIME,
     EVENT_TIME,
     MARK,
+    PART,
+    TYPES,
+    WATERMARK,
     Hidden,
     arrow_hidden,
     ddl_with_hidden,
@@ -24,10 +27,12 @@ from lockstep.compile.hidden import (
     wants_epoch_time,
 )
 from lockstep.compile.python_steps import DeadLetters, Kind, PythonStep
-from lockstep.compile.types import check_comparisons
-from lockstep.durations import duration_text
+from lockstep.compile.stages import handed_on, loop_schema, sent_back, taken_up
+from lockstep.compile.types import check_comparisons, check_same_types
 from lockstep.errors import ExpressionError
 from lockstep.plan.expression import Expression
+from lockstep.plan.loops import ROUND, LoopEnd, LoopHead, loop_journal
+from lockstep.plan.stages import StageSink
 from lockstep.plan.steps import (
     Aggregate,
     Drop,
@@ -44,7 +49,7 @@ from lockstep.plan.steps import (
     Union,
     WithColumns,
 )
-from lockstep.plan.windows import Sliding, Tumbling
+from lockstep.plan.windows import Session, Sliding, Window, is_native
 from lockstep.store.arrow import arrow_schema
 
 OBSERVED_TIME = "time_us"
@@ -57,6 +62,8 @@ class Lowered:
     frame: DataFrame
     columns: tuple[str, ...]
     hidden: tuple[tuple[str, str], ...] = ()
+    sides: Mapping[str, Lowered] = field(default_factory=dict)
+    """The side outputs of a keyed step, by name."""
 
     @property
     def hidden_names(self) -> tuple[str, ...]:
@@ -65,8 +72,13 @@ class Lowered:
 
     @property
     def marked(self) -> bool:
-        """Whether mark rows still travel with the records (until the event_time step has used them)."""
+        """Whether mark rows still travel with the records: until event_time has used them, or the last keyed step."""
         return MARK in self.hidden_names
+
+    @property
+    def records(self) -> DataFrame:
+        """The frame without mark rows: what a native step with state, and a sink, reads."""
+        return self.frame.filter(sf.col(MARK).isNull()) if self.marked else self.frame
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,8 @@ class Context:
     source_frame: Callable[[Source, Hidden], DataFrame]
     hidden: dict[str, Hidden]
     dead_letters: DeadLetters | None = None
+    written: dict[str, StructType] = field(default_factory=dict)
+    """The schemas of the journals inside the job, by name."""
 
 
 def lower(step: Step, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
@@ -151,12 +165,17 @@ def _project(given: Lowered, step: Step, wanted: dict[str, Expression | None]) -
 
 @_lower.register
 def _union(step: Union, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
+    check_same_types(step, tuple(given.frame.schema for given in inputs))
+    return _united(inputs, step.columns)
+
+
+def _united(inputs: tuple[Lowered, ...], columns: tuple[str, ...]) -> Lowered:
     names = {name: kind for given in inputs for name, kind in given.hidden}
-    parts = [_padded(given, step.columns, names) for given in inputs]
+    parts = [_padded(given, columns, names) for given in inputs]
     frame = parts[0]
     for part in parts[1:]:
         frame = frame.union(part)
-    return Lowered(frame, step.columns, tuple(names.items()))
+    return Lowered(frame, columns, tuple(names.items()))
 
 
 def _padded(given: Lowered, columns: tuple[str, ...], hidden: dict[str, str]) -> DataFrame:
@@ -172,6 +191,8 @@ def _padded(given: Lowered, columns: tuple[str, ...], hidden: dict[str, str]) ->
 def _event_time(step: EventTime, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
     """Give records their event time, tell Spark the watermark, and let the mark rows end here.
 
+    They go on, with the watermark in them, if a keyed step follows: it has no other way to know how far time has come.
+
     The filter that drops the mark rows has to stay above the watermark node, or the marks would never be counted; the
     session excludes the optimizer's two rules that would push it below (a test reads the optimized plan).
     """
@@ -183,19 +204,31 @@ def _event_time(step: EventTime, inputs: tuple[Lowered, ...], context: Context) 
     watched = timed.observe(step.id, newest.alias(OBSERVED_TIME)).withWatermark(
         EVENT_TIME, f"{step.out_of_order_us // 1000} milliseconds"
     )
-    frame = watched.filter(sf.col(MARK).isNull())
-    hidden = tuple(item for item in given.hidden if not item[0].startswith(MARK))
+    if WATERMARK in given.hidden_names:
+        frame, gone = watched.withColumn(WATERMARK, _watermark(step)), f"{MARK}_"
+    else:
+        frame, gone = watched.filter(sf.col(MARK).isNull()), MARK
+    hidden = tuple(item for item in given.hidden if not item[0].startswith(gone))
     hidden = (*hidden, (EVENT_TIME, "timestamp"))
     visible = [sf.col(f"`{name}`") for name in (*given.columns, *(name for name, _ in hidden))]
     return Lowered(frame.select(*visible), given.columns, hidden)
 
 
+def _watermark(step: EventTime) -> SparkColumn:
+    """What Spark's own watermark is in this epoch, in mark rows: Spark counts in milliseconds."""
+    mark_ms = sf.unix_millis(sf.col(f"`{mark_of(step.id)}`"))
+    return sf.when(sf.col(MARK).isNotNull(), sf.timestamp_millis(mark_ms - step.out_of_order_us // 1000))
+
+
 @_lower.register
 def _aggregate(step: Aggregate, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
     (given,) = inputs
-    records = given.frame.filter(sf.col(MARK).isNull()) if given.marked else given.frame
+    records = given.records
     keys = [_column(expression, given, step).alias(name) for name, expression in step.keys]
     window = [_window(step.window)] if step.window is not None else []
+    if isinstance(step.window, Session) and not keys:
+        # Spark wants a key beside a session. A literal would be optimized away before it looks.
+        keys = [sf.unix_micros(sf.col(EVENT_TIME)).bitwiseAND(sf.lit(0)).alias("__one")]
     rewrite = order_free(records, step.id, exact_floats=step.exact_floats)
     for _, expression in step.aggregates:
         check_comparisons(expression, records, step.id)
@@ -204,19 +237,23 @@ def _aggregate(step: Aggregate, inputs: tuple[Lowered, ...], context: Context) -
     bounds = [sf.col("__window.start").alias("window_start"), sf.col("__window.end").alias("window_end")]
     names = [sf.col(f"`{name}`") for name, _ in step.keys]
     results = [sf.col(f"`{name}`") for name, _ in step.aggregates]
-    return Lowered(grouped.select(*names, *(bounds if window else []), *results), step.columns)
+    if not window:
+        return Lowered(grouped.select(*names, *results), step.columns)
+    # The time of a result is the last instant of its window, should a later stage ask for it.
+    time = sf.timestamp_micros(sf.unix_micros(sf.col("__window.end")) - 1).alias(EVENT_TIME)
+    return Lowered(grouped.select(*names, *bounds, *results, time), step.columns, ((EVENT_TIME, "timestamp"),))
 
 
-def _window(window: Tumbling | Sliding) -> SparkColumn:
-    size = duration_text(window.size_us).replace(" us", " microseconds")
-    if isinstance(window, Sliding):
-        every = duration_text(window.every_us).replace(" us", " microseconds")
-        return sf.window(EVENT_TIME, _spark(size), _spark(every)).alias("__window")
-    return sf.window(EVENT_TIME, _spark(size)).alias("__window")
+def _window(window: Window) -> SparkColumn:
+    assert is_native(window)
+    if isinstance(window, Session):
+        return sf.session_window(EVENT_TIME, _spark(window.gap_us)).alias("__window")
+    every_us = window.every_us if isinstance(window, Sliding) else window.size_us
+    return sf.window(EVENT_TIME, *map(_spark, (window.size_us, every_us, window.offset_us))).alias("__window")
 
 
-def _spark(duration: str) -> str:
-    return duration.replace(" ms", " milliseconds")
+def _spark(us: int) -> str:
+    return f"{us} microseconds"
 
 
 @_lower.register
@@ -235,27 +272,51 @@ def _map_batches(step: MapBatches, inputs: tuple[Lowered, ...], context: Context
 
 
 def _python(step: Map | FlatMap | MapBatches, kind: Kind, given: Lowered, context: Context) -> Lowered:
+    hidden = given.hidden
+    if kind == "flat_map" and WATERMARK in given.hidden_names and PART not in given.hidden_names:
+        hidden = (*hidden, (PART, TYPES[PART]))
     runner = PythonStep(
         step=step.id,
         kind=kind,
         function=step.function,
         schema=arrow_schema(step.schema),
-        hidden=arrow_hidden(given.hidden),
+        hidden=arrow_hidden(hidden),
         on_error=step.on_error,
         dead_letters=context.dead_letters,
     )
-    made = StructType.fromDDL(ddl_with_hidden(step.schema.ddl(), given.hidden))
+    made = StructType.fromDDL(ddl_with_hidden(step.schema.ddl(), hidden))
     # Spark knows the event-time column by its metadata, which a Python function would lose.
     for name in given.hidden_names:
         made[name].metadata = given.frame.schema[name].metadata
-    return Lowered(given.frame.mapInArrow(runner, made), step.columns, given.hidden)
+    return Lowered(given.frame.mapInArrow(runner, made), step.columns, hidden)
+
+
+@_lower.register
+def _stage_sink(step: StageSink, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
+    frame = handed_on(step, inputs[0])
+    return Lowered(frame, tuple(frame.columns))
+
+
+@_lower.register
+def _loop_end(step: LoopEnd, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
+    frame = sent_back(inputs[0], context.written[step.id])
+    return Lowered(frame, tuple(frame.columns))
+
+
+@_lower.register
+def _loop_head(step: LoopHead, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
+    (given,) = inputs
+    name = loop_journal(step)
+    context.written[name] = loop_schema(step, given)
+    again = taken_up(name, context.written[name], context, timed=EVENT_TIME in given.hidden_names)
+    first = given.frame.withColumn(ROUND, sf.lit(0).cast("bigint"))
+    return _united((replace(given, frame=first), again), step.columns)
 
 
 @_lower.register
 def _sink(step: Sink, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
     (given,) = inputs
-    records = given.frame.filter(sf.col(MARK).isNull()) if given.marked else given.frame
-    return Lowered(records.select(*(sf.col(f"`{name}`") for name in step.columns)), step.columns)
+    return Lowered(given.records.select(*(sf.col(f"`{name}`") for name in step.columns)), step.columns)
 
 
 def _hidden(given: Lowered) -> list[SparkColumn]:

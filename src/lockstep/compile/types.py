@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import BooleanType, NumericType, StringType
+from pyspark.sql.types import BooleanType, NullType, NumericType, StringType, StructType
 
-from lockstep.errors import ExpressionError
+from lockstep.errors import ExpressionError, PlanError
 from lockstep.plan.expression import Call, Column, Expression, Literal
+from lockstep.plan.steps import Union
 
 _COMPARISONS = {
     "operator.eq": "==",
@@ -27,6 +28,23 @@ def check_comparisons(expression: Expression, frame: DataFrame, step: str) -> No
         _check(expression, frame, step)
     for child in expression.children:
         check_comparisons(child, frame, step)
+
+
+def check_same_types(step: Union, schemas: tuple[StructType, ...]) -> None:
+    """Refuse to unite columns of different types: Spark would convert them, quietly. Nothing but nulls fits any."""
+    for name in step.columns:
+        found: dict[str, str] = {}
+        for stream, schema in zip(step.streams, schemas, strict=True):
+            if not isinstance(schema[name].dataType, NullType):
+                found.setdefault(schema[name].dataType.simpleString(), stream.id)
+        if len(found) > 1:
+            (one, first), (two, other), *_ = found.items()
+            raise PlanError(
+                "LS0176",
+                f'{step.where} unites "{first}" and "{other}", which have different types in column "{name}"',
+                why=f'it is {one} in "{first}" and {two} in "{other}".',
+                hint=f'convert one side first: .with_columns({name}=F.col("{name}").cast("{one}")).',
+            )
 
 
 def _check(call: Call, frame: DataFrame, step: str) -> None:

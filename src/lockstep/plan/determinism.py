@@ -88,7 +88,7 @@ _PARTITION = Refusal(
 _ROWS = Refusal(
     "stream",
     "it makes several records of one, or none.",
-    ".flat_map(function, schema=...), or F.transform and F.filter inside the array",
+    '.explode("items", as_="item"), .flat_map(function, schema=...), or F.transform and F.filter inside the array',
 )
 _NEIGHBOURS = Refusal(
     "stream",

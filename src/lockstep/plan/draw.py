@@ -9,6 +9,11 @@ from typing import Any
 from lockstep.durations import duration_text
 from lockstep.plan.encode import function_name, step_json
 from lockstep.plan.graph import Graph
+from lockstep.plan.joins import CoGroup, IntervalJoin, TableJoin, WindowJoin, signed_text
+from lockstep.plan.keyed import SideOutput
+from lockstep.plan.loops import LoopEnd, LoopHead
+from lockstep.plan.processes import ProcessStep
+from lockstep.plan.stages import Stage
 from lockstep.plan.steps import (
     Aggregate,
     Drop,
@@ -28,7 +33,7 @@ from lockstep.plan.steps import (
 )
 
 _MARKS = {"source": "●", "step": "○", "stateful": "◆", "python": "λ", "sink": "■"}
-_MEANINGS = {
+MEANINGS = {
     "source": "source",
     "step": "native Spark",
     "stateful": "native Spark, keeps state",
@@ -43,7 +48,7 @@ def draw(graph: Graph, width: int = 100) -> str:
     id_width = max(len(step.id) for step in graph.steps)
     rows = [row for step in graph.steps for row in lanes.rows_of(step)]
     lane_width = max(len(lane) for lane, _ in rows)
-    lines = [f"job {graph.name}  ({graph.output_mode})", ""]
+    lines = [f"job {graph.name}  ({_modes(graph)})", ""]
     for lane, step in rows:
         if step is None:
             lines.append(lane)
@@ -59,7 +64,7 @@ def to_json(graph: Graph) -> dict[str, Any]:
     """The job as plain data, for ``lockstep plan --json``."""
     return {
         "job": graph.name,
-        "output_mode": graph.output_mode,
+        "stages": [_stage_json(stage) for stage in graph.stages],
         "options": dict(graph.options),
         "steps": [
             {**step_json(step), "text": words(step), "stateful": step.stateful, "python": step.runs_python}
@@ -70,12 +75,44 @@ def to_json(graph: Graph) -> dict[str, Any]:
 
 
 def _notes(graph: Graph) -> list[str]:
-    used = {_mark_kind(step) for step in graph.steps}
-    legend = "   ".join(f"{_MARKS[kind]} {meaning}" for kind, meaning in _MEANINGS.items() if kind in used)
-    return [legend, *[f'no sink reads "{step_id}".' for step_id in graph.unused]]
+    used = {mark_kind(step) for step in graph.steps}
+    legend = "   ".join(f"{_MARKS[kind]} {meaning}" for kind, meaning in MEANINGS.items() if kind in used)
+    return [legend, *_stage_notes(graph), *[f'no sink reads "{step_id}".' for step_id in graph.unused]]
 
 
-def _mark_kind(step: Step) -> str:
+def _modes(graph: Graph) -> str:
+    if len(graph.stages) == 1:
+        return graph.stages[0].output_mode
+    return f"{len(graph.stages)} stages"
+
+
+def _stage_json(stage: Stage) -> dict[str, Any]:
+    return {
+        "stage": stage.number,
+        "output_mode": stage.output_mode,
+        "steps": [step.id for step in stage.steps],
+        "sinks": [sink.id for sink in stage.sinks],
+        "reads": list(stage.sources),
+    }
+
+
+def _stage_notes(graph: Graph) -> list[str]:
+    """Where a job is cut: one line for each stage, one for each journal between them."""
+    if len(graph.stages) == 1:
+        return []
+    meanings = {"append": "final results", "update": "results as updates"}
+    lines = ["", "stages, each a Spark query of its own:"]
+    for stage in graph.stages:
+        ends = ", ".join(sink.id for sink in stage.sinks)
+        lines.append(f"  {stage.number}  {meanings[stage.output_mode]}: {', '.join(stage.sources)} -> {ends}")
+    for boundary in graph.boundaries:
+        readers = [step.id for stage in graph.stages for step in stage.steps if stage.is_cut(step, boundary.step)]
+        lines.append(f'  cut after "{boundary.step.id}", before {", ".join(dict.fromkeys(readers))}: {boundary.name}')
+    return lines
+
+
+def mark_kind(step: Step) -> str:
+    """What a step is, for its mark: source, step, stateful, python or sink."""
     if isinstance(step, Source):
         return "source"
     if isinstance(step, Sink):
@@ -106,7 +143,7 @@ class _Lanes:
                 self._lanes[lane] = None
         own = mine[0] if mine else self._free_lane()
         self._lanes[own] = id(step)
-        rows.append((self._row({own: _MARKS[_mark_kind(step)]}), step))
+        rows.append((self._row({own: _MARKS[mark_kind(step)]}), step))
         opened = self._open(own, self._readers[id(step)])
         if len(opened) > 1:
             rows.append((self._joint(opened, "╮", "┬"), None))
@@ -199,7 +236,8 @@ def _(step: Aggregate) -> str:
     by = f" by {_named(step.keys)}" if step.keys else ""
     window = f", {step.window}" if step.window is not None else ""
     floats = "" if step.exact_floats else " (floats added in any order)"
-    return f"aggregate{by}{window}: {_named(step.aggregates)}{floats}"
+    updates = ", as updates" if step.updates else ""
+    return f"aggregate{by}{window}{updates}: {_named(step.aggregates)}{floats}"
 
 
 @words.register(Map)
@@ -212,8 +250,57 @@ def _(step: Map | FlatMap | MapBatches) -> str:
 
 
 @words.register
+def _(step: LoopHead) -> str:
+    return f"loop begins: at most {step.rounds_max} rounds"
+
+
+@words.register
+def _(step: LoopEnd) -> str:
+    return f'back to "{step.head.id}", in the next epoch'
+
+
+@words.register
+def _(step: IntervalJoin) -> str:
+    between = f"{signed_text(step.lower_us)} to {signed_text(step.upper_us)} after it"
+    return f"{step.how} join of {step.left.id} with {step.right.id} {_equal(step.on)}, {between}"
+
+
+@words.register
+def _(step: WindowJoin) -> str:
+    return f"{step.how} join of {step.left.id} with {step.right.id} {_equal(step.on)}, {step.window}"
+
+
+@words.register
+def _(step: TableJoin) -> str:
+    return f"{step.how} join with {step.table.describe()} {_equal(step.on)}"
+
+
+@words.register
+def _(step: CoGroup) -> str:
+    by = _named(step.keys[0] or ())
+    streams = " and ".join(stream.id for stream in step.streams)
+    return f"co-group {streams} by {by}, {step.window}: {function_name(step.function)}: {step.schema.ddl()}"
+
+
+@words.register
+def _(step: ProcessStep) -> str:
+    by = f" by {_named(keys)}" if (keys := next((keys for keys in step.keys if keys), None)) else ""
+    order = ", in the order of event time" if step.ordered else ""
+    return f"process{by}{order} {function_name(step.function)}: {step.schema.ddl()}"
+
+
+@words.register
+def _(step: SideOutput) -> str:
+    return f'side output "{step.output}" of {step.step.id}: {", ".join(step.columns)}'
+
+
+@words.register
 def _(step: Sink) -> str:
-    return f"to {step.spec.describe()}, {step.guarantee}"
+    return f"to {step.spec.describe()}, {step.given}"
+
+
+def _equal(pairs: tuple[tuple[str, str], ...]) -> str:
+    return "on " + ", ".join(left if left == right else f"{left} = {right}" for left, right in pairs)
 
 
 def _named(named: Named) -> str:

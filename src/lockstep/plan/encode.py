@@ -7,6 +7,10 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
+from lockstep.plan.joins import CoGroup, IntervalJoin, TableJoin, WindowJoin
+from lockstep.plan.loops import LoopHead
+from lockstep.plan.keyed import SideOutput
+from lockstep.plan.processes import ProcessStep
 from lockstep.plan.schema import schema_json
 from lockstep.plan.steps import (
     Aggregate,
@@ -114,6 +118,7 @@ def _(step: Aggregate) -> dict[str, Any]:
         "window": window_json(step.window),
         "aggregates": named_json(step.aggregates),
         "exact_floats": step.exact_floats,
+        **({"updates": True} if step.updates else {}),
     }
 
 
@@ -126,6 +131,63 @@ def _(step: Map | FlatMap | MapBatches) -> dict[str, Any]:
         "schema": schema_json(step.schema),
         "on_error": step.on_error,
     }
+
+
+@details.register
+def _(step: LoopHead) -> dict[str, Any]:
+    return {"rounds_max": step.rounds_max}
+
+
+@details.register
+def _(step: IntervalJoin) -> dict[str, Any]:
+    return {**_join_json(step), "lower_us": step.lower_us, "upper_us": step.upper_us}
+
+
+@details.register
+def _(step: WindowJoin) -> dict[str, Any]:
+    return {**_join_json(step), "window": window_json(step.window)}
+
+
+@details.register
+def _(step: TableJoin) -> dict[str, Any]:
+    return {**_join_json(step), "table": {"kind": step.table.kind, **step.table.to_json()}}
+
+
+@details.register
+def _(step: CoGroup) -> dict[str, Any]:
+    return {
+        "keys": [named_json(keys or ()) for keys in step.keys],
+        "window": window_json(step.window),
+        # Whole records are kept until their window closes.
+        "records": [list(stream.columns) for stream in step.streams],
+        "function": function_name(step.function),
+        "schema": schema_json(step.schema),
+    }
+
+
+def _join_json(step: IntervalJoin | WindowJoin | TableJoin) -> dict[str, Any]:
+    names = [[one.side, one.column, one.name] for one in step.joined]
+    return {"on": [list(pair) for pair in step.on], "how": step.how, "joined": names}
+
+
+@details.register
+def _(step: ProcessStep) -> dict[str, Any]:
+    return {
+        "keys": [None if keys is None else named_json(keys) for keys in step.keys],
+        "kinds": list(step.kinds),
+        "states": dict(step.states),
+        "ordered": step.ordered,
+        "results": {
+            "process": function_name(step.function),
+            "schema": schema_json(step.schema),
+            "side_outputs": {name: schema_json(schema) for name, schema in step.sides},
+        },
+    }
+
+
+@details.register
+def _(step: SideOutput) -> dict[str, Any]:
+    return {"output": step.output}
 
 
 @details.register

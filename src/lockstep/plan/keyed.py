@@ -12,6 +12,10 @@ from lockstep.plan.expression import Expression
 from lockstep.plan.schema import Schema, did_you_mean
 from lockstep.plan.steps import Named, Step
 
+BUCKETS = 32
+"""Into how many parts the keys of a step are divided: the limit of its parallelism, and what a quiet epoch costs (each
+bucket is asked whether a timer is due). It is part of the state's meaning and cannot change while the state lives."""
+
 
 @dataclass(frozen=True, eq=False)
 class KeyedStep(Step):
@@ -43,6 +47,11 @@ class KeyedStep(Step):
     def computed(self, number: int) -> Named:  # noqa: ARG002
         """Values that Spark computes for each record of an input before the operator sees it, after its columns."""
         return ()
+
+    @property
+    def spread(self) -> bool:
+        """Whether records without a key may go to any bucket instead of all to one: only if they keep no state."""
+        return False
 
     @property
     def key_names(self) -> tuple[str, ...]:

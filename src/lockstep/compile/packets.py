@@ -1,0 +1,184 @@
+"""What runs in Spark's Python workers for a keyed step: packing, the engine over Spark's state store, unpacking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from lockstep.compile.hidden import EPOCH_TIME, EVENT_TIME, OFFSET, PARTITION, SOURCE
+from lockstep.errors import carried_by_spark
+from lockstep.keyed.codec import decode, encode
+from lockstep.keyed.engine import Engine, Layout, Tick
+from lockstep.keyed.operator import Operator
+from lockstep.keyed.results import batch_of
+
+PACKED = "bucket int, input int, tick boolean, blob binary"
+RESULTS = "output int, bucket int, epoch_time_us bigint, blob binary"
+_PACKED = pa.schema([("bucket", pa.int32()), ("input", pa.int32()), ("tick", pa.bool_()), ("blob", pa.binary())])
+_TIME = pa.timestamp("us", tz="UTC")
+_ROWS_MAX = 500_000
+"""A packer holds so many records of its task at most before it sends them on."""
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Turns the records of a task into one packet for each bucket, and its mark row into a tick for every bucket."""
+
+    own_columns: ClassVar[int] = 4
+    """Bucket, mark, watermark and epoch time stand at the end of what comes in, and not in packets."""
+
+    number: int
+    buckets: int
+    schema: pa.Schema
+    broadcast: bool
+    timed: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The shape that ``mapInArrow`` wants."""
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            is_mark = pc.is_valid(batch.column(batch.num_columns - 3))
+            if pc.any(is_mark).as_py():
+                yield self._ticks(batch.filter(is_mark))
+                batch = batch.filter(pc.invert(is_mark))  # noqa: PLW2901
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows > _ROWS_MAX:
+                yield from self._packets(waiting)
+                waiting, rows = [], 0
+        if rows:
+            yield from self._packets(waiting)
+
+    def _ticks(self, marks: pa.RecordBatch) -> pa.RecordBatch:
+        watermarks, epoch_times = (column.to_pylist() for column in marks.columns[-2:])
+        blobs = [encode([self.timed, *pair]) for pair in zip(watermarks, epoch_times, strict=True)]
+        return self._rows([(bucket, blob) for blob in blobs for bucket in range(self.buckets)], tick=True)
+
+    def _packets(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(batches).combine_chunks()
+        batch = table.to_batches()[0]
+        records = pa.RecordBatch.from_arrays(batch.columns[: -self.own_columns], schema=self.schema)
+        if self.broadcast:
+            blob = records.serialize().to_pybytes()
+            yield self._rows([(bucket, blob) for bucket in range(self.buckets)], tick=False)
+            return
+        buckets = batch.column(batch.num_columns - self.own_columns).to_numpy()
+        order = np.argsort(buckets, kind="stable")
+        records, buckets = records.take(pa.array(order)), buckets[order]
+        starts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist()]
+        ends = [*starts[1:], len(buckets)]
+        pieces = [
+            (int(buckets[start]), records.slice(start, end - start).serialize().to_pybytes())
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        yield self._rows(pieces, tick=False)
+
+    def _rows(self, pieces: Sequence[tuple[int, bytes]], *, tick: bool) -> pa.RecordBatch:
+        columns = [
+            pa.array([bucket for bucket, _ in pieces], pa.int32()),
+            pa.array([self.number] * len(pieces), pa.int32()),
+            pa.array([tick] * len(pieces), pa.bool_()),
+            pa.array([blob for _, blob in pieces], pa.binary()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=_PACKED)
+
+
+class _SparkStore:
+    """A page store in the state that Spark keeps for the bucket at hand."""
+
+    def __init__(self, pages: Any) -> None:
+        self._pages = pages
+
+    def get(self, name: str) -> bytes | None:
+        found = self._pages.getValue((name,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, name: str, value: bytes) -> None:
+        self._pages.updateValue((name,), (value,))
+
+    def delete(self, name: str) -> None:
+        self._pages.removeKey((name,))
+
+
+class KeyedProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Runs the engine for each bucket. Spark calls it with the packets and ticks of one bucket after the other."""
+
+    def __init__(self, step: str, operator: Operator, layouts: Sequence[Layout], schemas: Sequence[pa.Schema]) -> None:
+        self._step = step
+        self._operator = operator
+        self._layouts = layouts
+        self._schemas = schemas
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state: pages by name."""
+        name = StructType([StructField("name", StringType())])
+        page = StructType([StructField("page", BinaryType())])
+        self._store = _SparkStore(handle.getMapState("pages", name, page))
+        self._engine = Engine(self._step, self._operator, self._layouts)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803, ARG002
+        """One bucket for one epoch."""
+        ticks: list[Tick] = []
+        batches: list[tuple[int, pa.RecordBatch]] = []
+        for _, number, is_tick, blob in rows:
+            if is_tick:
+                ticks.append(Tick(*decode(blob)))
+            else:
+                batches.append((number, pa.ipc.read_record_batch(pa.py_buffer(blob), self._schemas[number])))
+        with carried_by_spark():
+            turn = self._engine.run(self._store, batches, ticks)
+            for number, (schema, emitted) in enumerate(zip(self._operator.outputs, turn.outputs, strict=True)):
+                if emitted.rows:
+                    blob = batch_of(self._step, emitted, schema, turn.first_number).serialize().to_pybytes()
+                    yield Row(output=number, bucket=key[0], epoch_time_us=turn.epoch_time_us, blob=blob)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True)
+class Unpacker:
+    """Turns the results of one output back into records with hidden columns.
+
+    Their position: the step is the source, the bucket the partition, and the offset counts what the bucket has sent.
+    """
+
+    step: str
+    schema: pa.Schema
+    timed: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The shape that ``mapInArrow`` wants."""
+        packed = pa.schema([*self.schema, ("at_us", pa.int64()), ("number", pa.int64())])
+        for batch in batches:
+            _, buckets, epoch_times, blobs = batch.columns
+            for bucket, epoch_time_us, blob in zip(buckets, epoch_times, blobs, strict=True):
+                records = pa.ipc.read_record_batch(blob.as_buffer(), packed)
+                yield self._with_hidden(records, bucket.as_py(), epoch_time_us.as_py())
+
+    def _with_hidden(self, records: pa.RecordBatch, bucket: int, epoch_time_us: int) -> pa.RecordBatch:
+        *values, at_us, numbers = records.columns
+        rows = records.num_rows
+        hidden = [
+            *([at_us.cast(_TIME)] if self.timed else []),
+            pa.repeat(pa.scalar(epoch_time_us, _TIME), rows),
+            pa.repeat(pa.scalar(self.step, pa.string()), rows),
+            pa.repeat(pa.scalar(str(bucket), pa.string()), rows),
+            numbers,
+        ]
+        return pa.RecordBatch.from_arrays([*values, *hidden], schema=self.full_schema())
+
+    def full_schema(self) -> pa.Schema:
+        """The output's fields and the hidden ones."""
+        time = [pa.field(EVENT_TIME, _TIME)] if self.timed else []
+        position = [(SOURCE, pa.string()), (PARTITION, pa.string()), (OFFSET, pa.int64())]
+        return pa.schema([*self.schema, *time, pa.field(EPOCH_TIME, _TIME), *(pa.field(*one) for one in position)])

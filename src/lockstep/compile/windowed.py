@@ -1,0 +1,60 @@
+"""The operators of windows, made from their steps."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lockstep.compile.keyed import operator_of
+from lockstep.keyed.accumulators import Totals
+from lockstep.keyed.operator import Operator, TimeKind
+from lockstep.keyed.reducing import Folder, Reducer
+from lockstep.keyed.windows.assigners import assigner_of
+from lockstep.keyed.windows.contents import (
+    Added,
+    AddedInOrder,
+    Contents,
+    Folded,
+    FoldedInOrder,
+    Processed,
+    Reduced,
+)
+from lockstep.keyed.windows.counts import CountOperator
+from lockstep.keyed.windows.operator import WindowOperator
+from lockstep.keyed.windows.results import Results
+from lockstep.plan.windowed import Aggregation, Folding, Processing, Reduction, WindowStep
+from lockstep.plan.windows import Count, Session, window_time
+from lockstep.store.arrow import arrow_schema
+
+
+@operator_of.register
+def window_operator(step: WindowStep, inputs: tuple[pa.Schema, ...]) -> Operator:
+    """The operator of a window step."""
+    names, values = step.streams[0].columns, inputs[0]
+    columns = pa.schema([(name, values.field(place).type) for place, name in enumerate(names)])
+    places = zip(step.key_names, step.key_places(), strict=True)
+    keys = pa.schema([(name, values.field(place).type) for name, place in places])
+    contents = _contents(step, values, columns)
+    results = Results(keys, contents.schema, columns if step.late_to_side else None)
+    if isinstance(step.window, Count):
+        return CountOperator(step.window.size, step.window.every, contents, results)
+    clock: TimeKind = "epoch" if window_time(step.window) == "processing" else "event"
+    assigner = assigner_of(step.window, step.id, names)
+    return WindowOperator(assigner, step.trigger, step.allowed_lateness_us, clock, contents, results)
+
+
+def _contents(step: WindowStep, values: pa.Schema, columns: pa.Schema) -> Contents:
+    computation = step.computation
+    match computation:
+        case Aggregation():
+            totals = Totals(computation.accumulated, values, step.layout)
+            return AddedInOrder(totals) if computation.ordered else Added(totals)
+        case Reduction():
+            return Reduced(Reducer(step.id, computation.function, columns), columns, step.value_names)
+        case Folding():
+            schema = arrow_schema(computation.schema)
+            names = tuple(columns.names)
+            fold = Folded(Folder(step.id, computation.function, computation.initial, schema, names), schema)
+            # Two values that were folded cannot be made one when sessions meet: these fold when they give a result.
+            return FoldedInOrder(fold) if isinstance(step.window, Session) else fold
+        case Processing():
+            return Processed(step.id, computation.function, arrow_schema(computation.schema), tuple(columns.names))

@@ -1,0 +1,41 @@
+"""What an operator emitted as an Arrow batch, with the record to blame where a value does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lockstep.errors import FunctionError
+from lockstep.keyed.engine import Emitted
+from lockstep.keyed.functions import shown
+
+_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+
+
+def batch_of(step: str, emitted: Emitted, schema: pa.Schema, first_number: int = 0) -> pa.RecordBatch:
+    """The emitted records in the types of ``schema``, then their event times and numbers."""
+    numbers = range(first_number, first_number + len(emitted.rows))
+    columns = list(zip(*emitted.rows, strict=True)) if len(schema) else []
+    try:
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    except _UNFIT:
+        raise _unfit(step, emitted.rows, schema) from None
+    arrays += [pa.array(emitted.at_us, pa.int64()), pa.array(numbers, pa.int64())]
+    return pa.RecordBatch.from_arrays(arrays, names=[*schema.names, "at_us", "number"])
+
+
+def _unfit(step: str, rows: list[tuple[Any, ...]], schema: pa.Schema) -> FunctionError:
+    """Find the record: only now is it worth looking at each."""
+    for row in rows:
+        for value, field in zip(row, schema, strict=True):
+            try:
+                pa.array([value], field.type)
+            except _UNFIT as error:
+                return FunctionError(
+                    "LS0303",
+                    f'step "{step}" emitted {shown(value)} as "{field.name}", which is {field.type}',
+                    why=f"{error}; emitted: {shown(dict(zip(schema.names, row, strict=True)))}.",
+                    hint="mend the function or its schema=....",
+                )
+    raise AssertionError("each record fits alone, but not all together")

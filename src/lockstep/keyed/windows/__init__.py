@@ -1,0 +1,1 @@
+"""Windows as keyed operators: who is in which window, when results come, and what is computed."""

@@ -1,0 +1,285 @@
+"""Windows that Spark has no operator for: any assigner, any trigger, lateness, and Python over a window's records."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.durations import duration_text
+from lockstep.errors import PlanError
+from lockstep.plan.accumulated import Accumulated, Layout, lay_out
+from lockstep.plan.draw import words
+from lockstep.plan.encode import details, function_name, named_json
+from lockstep.plan.expression import Column, Expression
+from lockstep.plan.keyed import KeyedStep
+from lockstep.plan.schema import Schema, check_names
+from lockstep.plan.steps import WINDOW_COLUMNS, Named, event_times_before
+from lockstep.plan.triggers import AT_WATERMARK, EACH_EPOCH, Trigger, trigger_json
+from lockstep.plan.windows import Count, Custom, GlobalWindow, Window, window_json, window_time
+
+LATE = "late"
+"""The side output of records that came too late for all their windows."""
+
+ORDERED = frozenset({"first", "last", "collect_list", "min_by", "max_by"})
+"""Aggregates whose result depends on the order of records: in a window that is the order of their times."""
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """Aggregates of a window's records, added up as they come."""
+
+    aggregates: Named
+    accumulated: tuple[Accumulated, ...]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the records have to be kept and put in order before they are added up."""
+        return any(one.function in ORDERED for one in self.accumulated)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} = {value}" for name, value in self.aggregates)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for the plan and for checkpoints."""
+        return {"aggregates": named_json(self.aggregates)}
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Two records become one, again and again, by a Python function."""
+
+    function: Callable[[Any, Any], Any]
+
+    def __str__(self) -> str:
+        return f"reduce {function_name(self.function)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for the plan and for checkpoints."""
+        return {"reduce": function_name(self.function)}
+
+
+@dataclass(frozen=True)
+class Folding:
+    """A value that each record changes, by a Python function; it begins as ``initial``."""
+
+    initial: Any
+    function: Callable[[Any, Any], Any]
+    schema: Schema
+
+    def __str__(self) -> str:
+        return f"fold {function_name(self.function)}: {self.schema.ddl()}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for the plan and for checkpoints."""
+        return {"fold": function_name(self.function), "initial": repr(self.initial), "schema": self.schema.to_json()}
+
+
+@dataclass(frozen=True)
+class Processing:
+    """A Python function over all records of a window."""
+
+    function: Callable[[Any, Any], Any]
+    schema: Schema
+
+    def __str__(self) -> str:
+        return f"process {function_name(self.function)}: {self.schema.ddl()}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for the plan and for checkpoints."""
+        return {"process": function_name(self.function), "schema": self.schema.to_json()}
+
+
+Computation = Aggregation | Reduction | Folding | Processing
+
+
+@dataclass(frozen=True, eq=False)
+class WindowStep(KeyedStep):
+    """Computes something over windows, for each key: windows, triggers and lateness kept by Lockstep itself.
+
+    Results have the keys, window_start and window_end (null in windows without a beginning and an end), then values.
+    """
+
+    stateful = True
+    runs_python = True
+    window: Window
+    trigger: Trigger
+    computation: Computation
+    allowed_lateness_us: int = 0
+    late_to_side: bool = False
+
+    def _check(self) -> None:
+        super()._check()
+        check_names(self.columns, self.where)
+        if not isinstance(self.computation, Aggregation):
+            check_two_arguments(self.computation.function, f"the function of {self.where}")
+        self._check_time()
+        self._check_trigger()
+
+    def _check_time(self) -> None:
+        if self.allowed_lateness_us < 0:
+            raise PlanError(
+                "LS0161",
+                f"the allowed lateness of {self.where} is negative",
+                why="it says how long after its end a window still takes records.",
+                hint='.allowed_lateness("1 minute")',
+            )
+        by_event_time = window_time(self.window) == "event"
+        if (self.allowed_lateness_us or self.late_to_side) and not by_event_time:
+            raise PlanError(
+                "LS0162",
+                f"{self.where} has an option for late records, and in its windows ({self.window}) none is ever late",
+                why="a record is late when event time has passed the end of its window.",
+                hint="leave .allowed_lateness(...) and .late_to_side() out, or use windows of event time.",
+            )
+        if (by_event_time or self._fires_by_event_time) and not event_times_before(self.streams[0]):
+            raise PlanError(
+                "LS0112",
+                f"{self.where} has a window but the stream has no event time",
+                why="a window closes when event time has passed its end.",
+                hint='.event_time("at", out_of_order="5 seconds") before .key_by(...), or time="processing".',
+            )
+
+    @property
+    def _fires_by_event_time(self) -> bool:
+        firings = [firing for firing in (self.trigger.early, self.trigger.late) if firing is not None]
+        return any(firing.every_us is not None and firing.time == "event" for firing in firings)
+
+    def _check_trigger(self) -> None:
+        if isinstance(self.window, GlobalWindow) and self.trigger.early is None:
+            raise PlanError(
+                "LS0160",
+                f"{self.where} would never give a result",
+                why="a global window has no end, and its trigger waits for one.",
+                hint='.trigger(ls.every("10 seconds")) or .trigger(ls.on_count(100)).',
+            )
+        late = self.trigger.late not in (EACH_EPOCH, self.trigger.early)
+        if late and not self.allowed_lateness_us:
+            raise PlanError(
+                "LS0160",
+                f"{self.where} has a trigger for late records, and none can come",
+                why="without allowed lateness a window is gone when it has ended.",
+                hint='.allowed_lateness("1 minute")',
+            )
+        if isinstance(self.window, Count) and self.trigger != AT_WATERMARK:
+            raise PlanError(
+                "LS0162",
+                f"{self.where} has a trigger, and a count window gives its result when it is full",
+                hint=f".window(ls.global_()).trigger(ls.on_count({self.window.every})) counts all records of a key.",
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Keys, window_start and window_end, then the values."""
+        return (*self.key_names, *WINDOW_COLUMNS, *self.value_names)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """The columns after the window's. What is reduced keeps its columns, without those that come before."""
+        match self.computation:
+            case Aggregation(aggregates):
+                return tuple(name for name, _ in aggregates)
+            case Reduction():
+                before = (*self.key_names, *WINDOW_COLUMNS)
+                return tuple(name for name in self.streams[0].columns if name not in before)
+            case Folding() | Processing():
+                return self.computation.schema.names
+
+    @property
+    def layout(self) -> Layout:
+        """Where the aggregates find their inputs."""
+        accumulated = self.computation.accumulated if isinstance(self.computation, Aggregation) else ()
+        return lay_out(accumulated, self.streams[0].columns)
+
+    def computed(self, number: int) -> Named:  # noqa: ARG002
+        """The inputs of the aggregates that are not columns already, then the keys that are none: for their types."""
+        keys = tuple((f"__key_{name}", value) for name, value in self.keys[0] or () if not self._is_column(value))
+        return (*self.layout.computed, *keys)
+
+    def key_places(self) -> tuple[int, ...]:
+        """Where a record's values have the keys."""
+        columns, places = self.streams[0].columns, []
+        after = len(columns) + len(self.layout.computed)
+        for _, value in self.keys[0] or ():
+            if isinstance(value, Column) and self._is_column(value):
+                places.append(columns.index(value.name))
+            else:
+                places.append(after)
+                after += 1
+        return tuple(places)
+
+    def _is_column(self, value: Expression) -> bool:
+        return isinstance(value, Column) and value.name in self.streams[0].columns
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """The user's function, None where only Lockstep's own code runs."""
+        if not isinstance(self.computation, Aggregation):
+            return self.computation.function
+        return self.window.assigner.assign if isinstance(self.window, Custom) else None
+
+    @property
+    def side_outputs(self) -> dict[str, tuple[str, ...]]:
+        """Late records, if they are wanted, with all columns they came with."""
+        return {LATE: self.streams[0].columns} if self.late_to_side else {}
+
+    def side_schema(self, output: str) -> Schema | None:  # noqa: ARG002
+        """The types of the input, where they are known."""
+        return self.streams[0].schema_hint
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether its state holds records as they came, so that their columns give it its meaning."""
+        return (
+            not isinstance(self.computation, Aggregation) or self.computation.ordered or isinstance(self.window, Count)
+        )
+
+    @property
+    def calls_user_code(self) -> bool:  # type: ignore[override]
+        """Not if it aggregates by expressions in windows of Lockstep's own."""
+        return self.function is not None
+
+
+@words.register
+def _(step: WindowStep) -> str:
+    by = f" by {', '.join(step.key_names)}" if step.key_names else ""
+    parts = [str(step.window)]
+    parts += [str(step.trigger)] if step.trigger != AT_WATERMARK else []
+    if step.allowed_lateness_us:
+        parts.append(f"allowed lateness {duration_text(step.allowed_lateness_us)}")
+    parts += ["late records aside"] if step.late_to_side else []
+    return f"window{by}, {'; '.join(parts)}: {step.computation}"
+
+
+@details.register
+def _(step: WindowStep) -> dict[str, Any]:
+    return {
+        "keys": named_json(step.keys[0] or ()),
+        "window": window_json(step.window),
+        "trigger": trigger_json(step.trigger),
+        "allowed_lateness_us": step.allowed_lateness_us,
+        "late_to_side": step.late_to_side,
+        "record": list(step.streams[0].columns) if step.keeps_records else None,
+        **step.computation.to_json(),
+    }
+
+
+def check_two_arguments(function: Any, what: str) -> None:
+    """Refuse what cannot be called with exactly two arguments (LS0163)."""
+    hint = "reduce: lambda a, b: ...; fold: lambda total, record: ...; process: def summary(records, window)."
+    if not callable(function) or isinstance(function, type):
+        raise PlanError("LS0163", f"{what} is {function!r}, not a function", hint=hint)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise PlanError("LS0163", f"{what} is async", why="nothing would await it.", hint=hint)
+    try:
+        inspect.signature(function).bind(object(), object())
+    except TypeError as error:
+        raise PlanError(
+            "LS0163",
+            f"{what} is called with two arguments, and this function does not take that",
+            why=f"{function_name(function)}: {error}.",
+            hint=hint,
+        ) from None
+    except ValueError:
+        return  # Some built-in functions have no readable signature: the first record will tell.
