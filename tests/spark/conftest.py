@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,25 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lockstep.api.job import Job
-from lockstep.config import SparkSettings
-from lockstep.runtime.environment import open_session, process_environment
 from tests.spark.harness import Trial
 
 NewTrial = Callable[..., Trial]
 
 
 @pytest.fixture(scope="session")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    before = dict(os.environ)
-    # Workers inherit what this process has: it becomes a replica's process for as long as the session lives.
-    os.environ.update(process_environment())
-    time.tzset()
-    opened = open_session("tests", SparkSettings(master="local[2]"), tmp_path_factory.mktemp("scratch"))
-    yield opened
-    opened.stop()
-    os.environ.clear()
-    os.environ.update(before)
-    time.tzset()
+def session(lockstep_spark: SparkSession) -> SparkSession:
+    """The kit's own fixture, by the short name."""
+    return lockstep_spark
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from lockstep import F
 job = ls.Job("logins")
 logins = job.source("logins", ls.journal("logins", schema="user string, ok boolean, at timestamp"))
 logins.map(lambda r: {"score": random.random()}, schema="score double", name="score").to(ls.console())
+logins.to(ls.console(), name="screen", guarantee="at-most-once")
 (logins.event_time("at", out_of_order="5 seconds").filter(~F.col("ok")).key_by("user")
-    .window(ls.tumbling("1 minute")).agg(failures=F.count("*")).to(ls.files("out/alerts")))
+    .window(ls.tumbling("1 minute")).agg(failures=F.count("*")).to(ls.files("out/alerts"), guarantee="at-least-once"))
 """
 
 
@@ -35,8 +36,12 @@ def test_a_sound_job_is_described_with_types_guarantees_and_doubts(tmp_path: Pat
     assert schemas["agg"] == "user string, window_start timestamp, window_end timestamp, failures bigint"
     assert {sink["sink"]: sink["guarantee"] for sink in found["sinks"]} == {
         "console": "at-least-once",
+        "screen": "at-most-once",
         "files": "exactly-once",
     }
+    whys = {sink["sink"]: sink["why"] for sink in found["sinks"]}
+    assert "asks only for at-least-once" in whys["files"]
+    assert "noted as taken before it is written" in whys["screen"]
     (python,) = found["python"]
     assert (python["step"], [one["what"] for one in python["suspicions"]]) == ("score", ["random.random"])
     assert found["output_mode"] == "append"

@@ -23,13 +23,13 @@ Compile = Callable[[Callable[[Stream], Stream]], Compiled]
 def compiled(session: SparkSession) -> Compile:
     """Compile a job over an empty table: what is refused is refused before a query exists."""
 
-    def frame(step: Source, hidden: Hidden) -> DataFrame:
+    def frame(step: Source, hidden: Hidden, stage: int) -> DataFrame:
         return session.createDataFrame([], ddl_with_hidden(step.spec.schema.ddl(), hidden.columns))
 
     def run(build: Callable[[Stream], Stream]) -> Compiled:
         job = ls.Job("refusals")
         build(job.source("logins", ls.journal("logins", schema=SCHEMA))).to(ls.files("out"))
-        return compile_job(job.graph(), frame)
+        return compile_job(job.graph(), frame)[0]
 
     return run
 

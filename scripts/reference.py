@@ -1,0 +1,202 @@
+"""Writes docs/reference: one page for each public class, one for all functions, made from signatures and docstrings.
+
+``make reference`` runs it; a test fails while the pages are not what it would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+PACKAGES = {"lockstep": "ls", "lockstep.testing": "lockstep.testing"}
+"""The packages whose names are public, and what people write before the names."""
+NOTE = "<!-- Made by scripts/reference.py from the docstrings: change those, then `make reference`. -->"
+_LINE_MAX = 100
+_ROLE = re.compile(r":(?:func|class|meth|data|mod|attr|exc):`~?([^`]+)`")
+
+
+def pages() -> dict[str, str]:
+    """Every page by its file name."""
+    made: dict[str, str] = {}
+    index = [
+        "# Reference",
+        "",
+        "Everything public, from the docstrings. The [guide](../guide/README.md) explains it.",
+        "",
+    ]
+    for package, prefix in PACKAGES.items():
+        names = _public(package)
+        functions = {name: value for name, value in names.items() if not inspect.isclass(value)}
+        classes = {name: value for name, value in names.items() if inspect.isclass(value)}
+        page = f"{package.removeprefix('lockstep.').replace('lockstep', 'functions')}.md"
+        made[page] = _functions_page(package, prefix, functions)
+        made |= {f"{name}.md": _class_page(name, value, prefix) for name, value in classes.items()}
+        index += [f"## `{package}`", "", "| name | |", "|---|---|"]
+        for name, value in names.items():
+            link = f"{name}.md" if name in classes else f"{page}#{_anchor(name)}"
+            index.append(f"| [`{prefix}.{name}`]({link}) | {_first_line(_documentation(name, value, package))} |")
+        index.append("")
+    made["README.md"] = "\n".join([NOTE, "", *index])
+    return {name: f"{text.strip()}\n" for name, text in sorted(made.items())}
+
+
+def _public(package: str) -> dict[str, Any]:
+    module = import_module(package)
+    return {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower) if not name.startswith("_")}
+
+
+def _functions_page(package: str, prefix: str, functions: dict[str, Any]) -> str:
+    title = "Functions" if package == "lockstep" else f"`{package}`"
+    parts = [NOTE, "", f"# {title}", ""]
+    for name, value in functions.items():
+        shown, text = f"{prefix}.{name}{_signature(value)}", _text(_documentation(name, value, package))
+        parts += [f"## {name}", "", _code(shown), "", text, ""]
+    return "\n".join(parts)
+
+
+def _class_page(name: str, cls: type, prefix: str) -> str:
+    own = _signature(cls) if _is_made_by_users(cls) else ""
+    parts = [NOTE, "", f"# {name}", "", _code(f"{prefix}.{name}{own}"), "", _text(inspect.getdoc(cls) or ""), ""]
+    for member, value in _members(cls).items():
+        if isinstance(value, property):
+            parts += [f"## {member}", "", _text(inspect.getdoc(value) or ""), ""]
+        else:
+            shown = f".{member}{_signature(value, bound=True)}"
+            parts += [f"## {member}", "", _code(shown), "", _text(inspect.getdoc(value) or ""), ""]
+    return "\n".join(parts)
+
+
+def _members(cls: type) -> dict[str, Any]:
+    """Public methods and properties in the order in which they stand in the code, those of base classes last."""
+    found: dict[str, Any] = {}
+    for owner in cls.__mro__:
+        if not owner.__module__.startswith("lockstep"):
+            continue
+        for name, value in vars(owner).items():
+            plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+            shown = inspect.isfunction(plain) or isinstance(plain, property)
+            if shown and not name.startswith("_") and name not in found:
+                found[name] = plain
+    return found
+
+
+def _is_made_by_users(cls: type) -> bool:
+    """Streams come from jobs; what users make themselves has a public signature."""
+    return not any(name.startswith(("registry", "_", "step")) for name in inspect.signature(cls).parameters)
+
+
+def _signature(value: Any, *, bound: bool = False) -> str:
+    """The parameters as they are written; one to a line if they are long."""
+    if not callable(value):
+        return ""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return ""
+    parameters = list(signature.parameters.values())
+    if bound and parameters and parameters[0].name in ("self", "cls"):
+        parameters = parameters[1:]
+    shown = _shown_parameters(parameters)
+    returned = signature.return_annotation
+    result = f" -> {_annotation(returned)}" if returned not in (signature.empty, None) else ""
+    line = f"({', '.join(shown)}){result}"
+    if len(line) <= _LINE_MAX - 20:
+        return line
+    return "(\n" + "".join(f"    {each},\n" for each in shown) + f"){result}"
+
+
+def _shown_parameters(parameters: list[inspect.Parameter]) -> list[str]:
+    shown: list[str] = []
+    kinds = [parameter.kind for parameter in parameters]
+    for number, parameter in enumerate(parameters):
+        bare_star = parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown
+        if bare_star and parameter.VAR_POSITIONAL not in kinds[:number]:
+            shown.append("*")
+        stars = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(parameter.kind.name, "")
+        typed = f": {_annotation(parameter.annotation)}" if parameter.annotation is not parameter.empty else ""
+        default = _default(parameter.default, typed) if parameter.default is not parameter.empty else ""
+        shown.append(f"{stars}{parameter.name}{typed}{default}")
+        last_positional = number + 1 == len(parameters) or kinds[number + 1] is not parameter.POSITIONAL_ONLY
+        if parameter.kind is parameter.POSITIONAL_ONLY and last_positional:
+            shown.append("/")
+    return shown
+
+
+def _default(value: Any, typed: str) -> str:
+    text = "..." if callable(value) or " at 0x" in repr(value) else repr(value)
+    return f" = {text}" if typed else f"={text}"
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation.strip("'\"") if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _documentation(name: str, value: Any, package: str) -> str:
+    """A docstring; of a constant, the text that stands below it in the code."""
+    if inspect.isfunction(value) or inspect.isclass(value):
+        return inspect.getdoc(value) or ""
+    homes: dict[str, str] = vars(import_module(package))["_HOMES"]
+    body = ast.parse(inspect.getsource(import_module(f"lockstep.{homes[name]}"))).body
+    for statement, following in pairwise(body):
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        named = any(isinstance(target, ast.Name) and target.id == name for target in targets)
+        if named and isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            return inspect.cleandoc(str(following.value.value))
+    return inspect.getdoc(value) or ""
+
+
+def _first_line(documentation: str) -> str:
+    return _inline(documentation.partition("\n\n")[0].replace("\n", " ")).replace("|", "\\|")
+
+
+def _text(docstring: str) -> str:
+    """A docstring as Markdown: examples become code, roles become plain names."""
+    parts: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", textwrap.dedent(docstring).strip()):
+        if paragraph.lstrip().startswith(">>>"):
+            parts.append(_code(textwrap.dedent(paragraph)))
+        elif parts and parts[-1].endswith("::") and paragraph.startswith("    "):
+            parts[-1] = parts[-1].removesuffix(":")
+            parts.append(_code(textwrap.dedent(paragraph)))
+        else:
+            head, mark, example = paragraph.partition("\n>>>")
+            parts.append(_inline(head))
+            if mark:
+                parts.append(_code(f">>>{example}"))
+    return "\n\n".join(parts)
+
+
+def _inline(text: str) -> str:
+    return _ROLE.sub(r"`\1`", text).replace("``", "`")
+
+
+def _code(text: str) -> str:
+    return f"```python\n{text}\n```"
+
+
+def _anchor(name: str) -> str:
+    return name.lower()
+
+
+def main() -> None:
+    """Write the pages; remove those that nothing stands for any more."""
+    made = pages()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for path in FOLDER.glob("*.md"):
+        if path.name not in made:
+            path.unlink()
+    for name, text in made.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    sys.stdout.write(f"{len(made)} pages in {FOLDER}\n")
+
+
+if __name__ == "__main__":
+    main()

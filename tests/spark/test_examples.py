@@ -1,0 +1,89 @@
+"""Examples over random input, in replicas of different shapes, against the same rules in plain Python."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import lockstep as ls
+from lockstep.api.job import Job
+from lockstep.api.loading import load_job
+from lockstep.testing import CRASH, HEARTBEAT, run
+from tests.example_references import PAYMENTS, alerts, found, monitored, payments
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def _job(name: str) -> Job:
+    return load_job(str(EXAMPLES / name)).job
+
+
+def _in_order(rows: Any) -> list[tuple[Any, ...]]:
+    return sorted((tuple(sorted(dict(row).items())) for row in rows), key=repr)
+
+
+def test_the_fraud_rules_find_what_they_find_in_plain_python(lockstep_spark: SparkSession) -> None:
+    epochs = payments(random.Random(11))
+    expected = alerts(epochs)
+    counts = Counter(alert["rule"] for alert in expected)
+    assert all(counts[rule] >= 5 for rule in ("probe", "burst", "travel", "held")), counts
+    example = sys.modules[next(iter(load_job(str(EXAMPLES / "fraud.py")).module_names))]
+    job = ls.Job("fraud")
+    example.alerts(job.source("payments", ls.journal("payments", schema=PAYMENTS))).to(ls.files("out/alerts"))
+    result = run(job, [*epochs[:3], CRASH, *epochs[3:]], spark=lockstep_spark)
+    assert _in_order(result.sink()) == _in_order(expected)
+
+
+def test_the_monitor_finds_and_counts_what_plain_python_finds(lockstep_spark: SparkSession) -> None:
+    documents, rules = monitored(random.Random(5))
+    times = [record["at"] for epoch in (*documents, *rules) for record in epoch]
+    assert len(set(times)) == len(times), "which of two things at the same time was first is not said"
+    expected = found(documents, rules)
+    inputs: dict[str, list[Any]] = {
+        "documents": [*documents[:2], CRASH, *documents[2:], HEARTBEAT],
+        "rules": [*rules, HEARTBEAT],
+    }
+    result = run(_job("saas_monitor.py"), inputs, spark=lockstep_spark)
+    assert len(expected) > 50
+    assert _in_order(result.sink("alerts")) == _in_order(expected)
+    each = Counter(one["customer"] for one in expected)
+    counts = [{"customer": who, "findings": n} for who, many in each.items() for n in range(1, many + 1)]
+    assert _in_order(result.sink("counts")) == _in_order(counts)
+
+
+def test_words_are_counted_as_they_come(lockstep_spark: SparkSession) -> None:
+    epochs = [["To be, or not to be:", "that is the question."], ["", "Whether 'tis nobler in the mind"], ["to be"]]
+    expected = Counter(word.strip(",:.").lower() for epoch in epochs for line in epoch for word in line.split())
+    result = run(_job("word_count.py"), [[{"line": line} for line in epoch] for epoch in epochs], spark=lockstep_spark)
+    newest = {row["word"]: row["n"] for row in result.latest("files", by="word")}
+    assert newest == expected
+    assert _in_order(result.epochs("sqlite")[2]) == _in_order([{"word": "to", "n": 3}, {"word": "be", "n": 3}])
+
+
+def test_rank_flows_round_the_loop_as_in_power_iteration(lockstep_spark: SparkSession) -> None:
+    rounds = 5
+    job = _job("pagerank.py")
+    links = {
+        "home": ["about", "products", "blog"],
+        "about": ["home"],
+        "products": ["home", "cart"],
+        "cart": ["home", "products"],
+        "blog": ["home", "post"],
+        "post": ["blog", "products", "about"],
+    }
+    rank = dict.fromkeys(links, 0.15 / 6)
+    for _ in range(rounds):
+        rank = {
+            page: 0.15 / 6 + 0.85 * sum(rank[other] / len(to) for other, to in links.items() if page in to)
+            for page in links
+        }
+    first = [{"page": page, "mass": 0.15 / 6} for page in links]
+    result = run(job, [first, *[HEARTBEAT] * rounds], spark=lockstep_spark)
+    reached = {row["page"]: row["rank"] for row in result.latest("ranks", by="page")}
+    assert reached.keys() == rank.keys()
+    assert all(abs(reached[page] - rank[page]) < 1e-12 for page in links)

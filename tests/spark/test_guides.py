@@ -1,0 +1,33 @@
+"""Every example in the documentation runs, and prints what the page says it prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.guides import run_page
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guide"
+PAGES = [*sorted(page for page in GUIDE.glob("*.md") if page.name != "README.md"), ROOT / "README.md"]
+COMING_FROM = ROOT / "docs" / "coming-from.md"
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_examples_of_a_page_run(page: Path, lockstep_spark: SparkSession, tmp_path: Path) -> None:
+    assert run_page(page, tmp_path, {"lockstep_spark": lockstep_spark, "tmp_path": tmp_path}) > 0
+
+
+def test_the_index_names_every_page_of_the_guide() -> None:
+    named = set(LINK.findall((GUIDE / "README.md").read_text(encoding="utf-8")))
+    assert {page.name for page in GUIDE.glob("*.md")} - {"README.md"} <= named
+
+
+@pytest.mark.parametrize("page", [*PAGES, GUIDE / "README.md", COMING_FROM], ids=str)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
