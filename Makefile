@@ -1,7 +1,7 @@
 # Everything people do here, by name. Each target makes its own environment ready first; nothing else has to be installed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup runtime demo test test-unit test-sim test-spark test-chaos check format bench pins clean
+.PHONY: help setup runtime demo test test-unit test-sim test-spark test-chaos check format reference bench pins clean
 
 PYTHON_ENV := .venv/bin/python
 PYTEST := $(PYTHON_ENV) -m pytest
@@ -38,6 +38,9 @@ check: setup ## check formatting, lint, types and layers
 format: setup ## put the code into its format and mend what lint can mend
 	@$(PYTHON_ENV) -m ruff format .
 	@$(PYTHON_ENV) -m ruff check --fix .
+
+reference: setup ## write docs/reference anew from the docstrings
+	@$(PYTHON_ENV) scripts/reference.py
 
 bench: runtime ## measure failover, latency, throughput and the store; JSON and tables
 	@$(PYTHON_ENV) -m lockstep bench all

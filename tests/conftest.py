@@ -17,6 +17,8 @@ LEFT_BEHIND_GRACE_S = 10.0
 SESSION_VARIABLE = "LOCKSTEP_TEST_SESSION"
 RINGS = ("unit", "sim", "spark", "chaos")
 
+pytest_plugins = ["lockstep.testing.fixtures"]
+
 _ring_seconds: dict[str, float] = {}
 # Every process that a test starts inherits this, also one whose parent was killed and that is nobody's child any more.
 os.environ[SESSION_VARIABLE] = uuid.uuid4().hex

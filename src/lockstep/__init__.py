@@ -18,37 +18,81 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lockstep.api.functions import F as F
     from lockstep.api.job import Job as Job
+    from lockstep.api.topology.topology import Topology as Topology
+    from lockstep.api.topology.topology import program as program
     from lockstep.api.stream import KeyedStream as KeyedStream
     from lockstep.api.stream import Stream as Stream
     from lockstep.api.stream import WindowedStream as WindowedStream
+    from lockstep.api.triggers import at_watermark as at_watermark
+    from lockstep.api.triggers import early as early
+    from lockstep.api.triggers import every as every
+    from lockstep.api.triggers import late as late
+    from lockstep.api.triggers import on_count as on_count
+    from lockstep.api.windows import count as count
+    from lockstep.api.windows import global_ as global_
+    from lockstep.api.windows import session as session
     from lockstep.api.windows import sliding as sliding
     from lockstep.api.windows import tumbling as tumbling
     from lockstep.connect.reading import read as read
+    from lockstep.keyed.bolts import Bolt as Bolt
     from lockstep.connect.specs import collection as collection
     from lockstep.connect.specs import console as console
     from lockstep.connect.specs import files as files
     from lockstep.connect.specs import journal as journal
     from lockstep.connect.specs import rate as rate
     from lockstep.connect.specs import sqlite as sqlite
+    from lockstep.connect.tables import table as table
+    from lockstep.keyed.windows.own import WindowAssigner as WindowAssigner
+    from lockstep.keyed.windows.own import WindowFunction as WindowFunction
+    from lockstep.keyed.process import Process as Process
+    from lockstep.keyed.states import broadcast_map as broadcast_map
+    from lockstep.keyed.states import broadcast_state as broadcast_state
+    from lockstep.keyed.states import list_state as list_state
+    from lockstep.keyed.states import map_state as map_state
+    from lockstep.keyed.states import reducing_state as reducing_state
+    from lockstep.keyed.states import value_state as value_state
+    from lockstep.errors import LockstepError as LockstepError
     from lockstep.plan.expression import epoch_time as epoch_time
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Job": "api.job",
+    "Topology": "api.topology.topology",
+    "Bolt": "keyed.bolts",
+    "program": "api.topology.topology",
     "F": "api.functions",
     "Stream": "api.stream",
     "KeyedStream": "api.stream",
     "WindowedStream": "api.stream",
     "tumbling": "api.windows",
     "sliding": "api.windows",
+    "session": "api.windows",
+    "global_": "api.windows",
+    "count": "api.windows",
+    "WindowAssigner": "keyed.windows.own",
+    "WindowFunction": "keyed.windows.own",
+    "at_watermark": "api.triggers",
+    "every": "api.triggers",
+    "on_count": "api.triggers",
+    "early": "api.triggers",
+    "late": "api.triggers",
     "epoch_time": "plan.expression",
+    "LockstepError": "errors",
+    "Process": "keyed.process",
+    "broadcast_map": "keyed.states",
+    "broadcast_state": "keyed.states",
+    "list_state": "keyed.states",
+    "map_state": "keyed.states",
+    "reducing_state": "keyed.states",
+    "value_state": "keyed.states",
     "journal": "connect.specs",
     "files": "connect.specs",
     "rate": "connect.specs",
     "collection": "connect.specs",
     "sqlite": "connect.specs",
     "console": "connect.specs",
+    "table": "connect.tables",
     "read": "connect.reading",
 }
 

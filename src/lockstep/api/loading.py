@@ -69,7 +69,9 @@ def load_job(path_text: str) -> LoadedJob:
     files = {Path(str(sys.modules[name].__file__)).resolve() for name in names} | {path}
     contents = _with_later_imports(folder, {file: file.read_bytes() for file in files})
     modules = tuple(sorted((file.relative_to(folder).as_posix(), content) for file, content in contents.items()))
-    return LoadedJob(getattr(module, chosen), path, chosen, modules, tuple(names), _hash(modules))
+    job = _as_job(getattr(module, chosen))
+    assert job is not None, "only variables with jobs are chosen"
+    return LoadedJob(job, path, chosen, modules, tuple(names), _hash(modules))
 
 
 def save_code(loaded: LoadedJob, folder: Path) -> Path:
@@ -236,7 +238,7 @@ def _raised(error: BaseException, path: Path) -> PlanError:
 
 def _choose(module: ModuleType, path: Path, variable: str | None) -> str:
     """The variable that holds the job."""
-    jobs = {name: value for name, value in vars(module).items() if isinstance(value, Job)}
+    jobs = {name: job for name, value in vars(module).items() if (job := _as_job(value)) is not None}
     if variable is not None:
         if variable in jobs:
             return variable
@@ -254,6 +256,14 @@ def _choose(module: ModuleType, path: Path, variable: str | None) -> str:
             hint="say which one: " + " or ".join(f"{path.name}:{name}" for name in reversed(distinct.values())) + ".",
         )
     return next(iter(distinct.values()))
+
+
+def _as_job(value: object) -> Job | None:
+    """The job that a variable holds: itself, or what a topology is built into."""
+    if isinstance(value, Job):
+        return value
+    build = getattr(type(value), "_lockstep_job", None)
+    return None if build is None else build(value)
 
 
 def _no_job(path: Path, fact: str, there: list[str]) -> PlanError:

@@ -14,16 +14,23 @@ from lockstep.api.arguments import (
     sink_spec,
     step_name,
 )
+from lockstep.api.connected import BroadcastStream, ConnectedStream, connect, side
+from lockstep.api.joins import Between, On, join
 from lockstep.api.keyed import KEYED_SLIPS, KeyedStream
 from lockstep.api.registry import Registry
+from lockstep.api.rolling import distinct
+from lockstep.api.splitting import Branches, explode, split
 from lockstep.api.windowed import WindowedStream, checked_window
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
+from lockstep.keyed.windows.own import WindowAssigner
 from lockstep.plan.columns import Condition, value_of
 from lockstep.plan.columns import condition as as_condition
 from lockstep.plan.expression import Expression, unaliased
+from lockstep.plan.joins import JoinKind, JoinWindow
+from lockstep.plan.loops import LoopHead, loop_end
 from lockstep.plan.schema import Schema
-from lockstep.plan.specs import Guarantee, SinkSpec
+from lockstep.plan.specs import Guarantee, SinkSpec, TableSpec
 from lockstep.plan.steps import (
     Drop,
     EventTime,
@@ -56,8 +63,9 @@ _STREAM_SLIPS = {
     "writeStream": '.to(ls.files("out/result"))',
     "write": '.to(ls.files("out/result"))',
     "flatMap": ".flat_map(function, schema=...)",
-    "dropDuplicates": "not in this release: count by key and filter, or de-duplicate what you read.",
-    "join": "not in this release.",
+    "dropDuplicates": '.distinct("id", within="10 minutes")',
+    "drop_duplicates": '.distinct("id", within="10 minutes")',
+    "dropDuplicatesWithinWatermark": '.distinct("id", within="10 minutes")',
     "limit": "a stream has no end: which records were the first depends on timing.",
     "sort": "a stream has no end, so it cannot be sorted: sort what you read from the sink.",
     "orderBy": "a stream has no end, so it cannot be sorted: sort what you read from the sink.",
@@ -116,6 +124,119 @@ class Stream:
         steps = (self._step, *(other._step for other in others))
         return self._then(Union(self._id("union", name), steps))
 
+    def join(
+        self,
+        other: Stream | TableSpec,
+        *,
+        on: On | None = None,
+        between: Between | None = None,
+        window: JoinWindow | None = None,
+        how: JoinKind = "inner",
+        suffixes: tuple[str, str] | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """Pairs of records with equal keys: of two streams within a time bound, or of this stream and a table.
+
+        >>> from lockstep.api.job import Job
+        >>> import lockstep as ls
+        >>> job = Job("doc")
+        >>> orders = job.source("orders", ls.journal("orders", schema="order_id bigint, item string, at timestamp"))
+        >>> paid = job.source("paid", ls.journal("paid", schema="order_id bigint, cents bigint, paid_at timestamp"))
+        >>> orders.event_time("at").join(
+        ...     paid.event_time("paid_at"), on="order_id", between=("0 seconds", "10 minutes")
+        ... ).columns
+        ('order_id', 'item', 'at', 'cents', 'paid_at')
+
+        ``on`` is a column, several, or a dict from left to right names. With ``between=(lower, upper)`` the right
+        record happened between ``lower`` and ``upper`` after the left one, both included; with ``window=`` both are in
+        the same window. ``how`` is "inner", "left", "right" or "full": outer joins also give the records that found no
+        partner, once none can come any more. A null key has no partner. Columns: the keys once, window_start and
+        window_end with ``window=``, the left one's, the right one's; ``suffixes=("_left", "_right")`` is for names that
+        both have. With ``ls.table(...)`` instead of a stream there is no time bound, and ``how`` is "inner" or "left".
+        """
+        return join(self, other, on, how, between, window, suffixes, name)
+
+    def iterate(
+        self, body: Callable[[Stream], tuple[Stream, Stream]], *, rounds: int = 100, name: str | None = None
+    ) -> Stream:
+        """A feedback loop: ``body`` gets the stream and returns what goes round again, and what leaves.
+
+        What goes round comes in again in the next epoch, through a journal: it is part of every snapshot and survives
+        any crash. The column ``round`` counts how often. A record that is still going after ``rounds`` rounds is set
+        aside, and an event says so.
+
+        >>> from lockstep.api.job import Job
+        >>> import lockstep as ls
+        >>> def halve(numbers):
+        ...     halved = numbers.with_columns(n="n div 2")
+        ...     return halved.filter("n > 1"), halved.filter("n <= 1")
+        >>> numbers = Job("doc").source("numbers", ls.journal("numbers", schema="n bigint"))
+        >>> numbers.iterate(halve, rounds=64).columns
+        ('n', 'round')
+        """
+        head = LoopHead(self._id("iterate", name), self._step, rounds)
+        made = body(self._then(head))
+        if not (isinstance(made, tuple) and len(made) == 2 and all(isinstance(one, Stream) for one in made)):
+            raise PlanError(
+                "LS0143",
+                f'the body of the loop "{head.id}" returned {made!r}',
+                hint="return two streams: what goes round again, and what leaves.",
+            )
+        back, leaves = made
+        self._registry.add(loop_end(head, back._step))
+        return leaves
+
+    def split(
+        self, conditions: Mapping[str, Condition] | None = None, /, *, name: str | None = None, **named: Condition
+    ) -> Branches:
+        """Named branches: each record goes to the first one whose condition holds, else to ``rest``.
+
+        ``calls.split(fast="ms < 100", slow="ms < 1000")`` has the streams ``.fast``, ``.slow`` and ``.rest``, also as
+        items (``["fast"]``). A condition that is null does not hold. Branches are native filters.
+        """
+        return split(self, {**(conditions or {}), **named}, name)
+
+    def explode(
+        self,
+        value: str | Expression | None = None,
+        *,
+        as_: str | tuple[str, str] | None = None,
+        outer: bool = False,
+        name: str | None = None,
+        **named: Any,
+    ) -> Stream:
+        """A record for each element of an array: ``explode("items", as_="item")`` or ``explode(item="items")``.
+
+        Elements take the place of a column, or follow the columns if the array is computed:
+        ``explode(word="split(text, ' ')")``. For a map give two names: ``explode("tags", as_=("tag", "value"))``. A
+        record without elements is left out; ``outer=True`` keeps it, with null.
+
+        >>> from lockstep.api.job import Job
+        >>> import lockstep as ls
+        >>> orders = Job("doc").source("orders", ls.journal("orders", schema="id bigint, items array<string>"))
+        >>> orders.explode("items", as_="item").columns
+        ('id', 'item')
+        """
+        return explode(self, value, as_, named, name, outer=outer)
+
+    def distinct(self, *columns: str | Expression, within: Duration | None = None, name: str | None = None) -> Stream:
+        """The first of several records with equal ``columns`` (or with everything equal, if none are given).
+
+        A record is dropped if one with the same key was let through whose time is less than ``within`` away, earlier
+        or later. Time is event time, and records come in its order within an epoch; a record further than ``within``
+        behind the watermark is dropped too, since nobody remembers what was before. In a stream without event time it
+        is the time of the record's epoch. A key is forgotten when no record can come near it any more.
+
+        Spark's ``dropDuplicates`` keeps whichever record its shuffle brings first, so replicas would disagree.
+
+        >>> from lockstep.api.job import Job
+        >>> import lockstep as ls
+        >>> paid = Job("doc").source("paid", ls.journal("paid", schema="id string, cents bigint, at timestamp"))
+        >>> paid.event_time("at").distinct("id", within="10 minutes").columns
+        ('id', 'cents', 'at')
+        """
+        return distinct(self, columns, within, name)
+
     def event_time(
         self,
         time: str | Expression,
@@ -134,14 +255,26 @@ class Stream:
         step_id = self._id("event_time", name)
         return self._then(EventTime(step_id, self._step, unaliased(expression), duration_us(out_of_order), idle_us))
 
+    def broadcast(self) -> BroadcastStream:
+        """This stream for all keys of another: ``events.key_by("user").connect(rules.broadcast()).process(...)``."""
+        return BroadcastStream(self)
+
+    def connect(self, other: BroadcastStream) -> ConnectedStream:
+        """This stream, without a key, and a broadcast that all its records see: ``connect(rules.broadcast())``."""
+        return connect(self, None, other)
+
+    def side(self, output: str) -> Stream:
+        """A side output of the process function or window that made this stream: ``results.side("late")``."""
+        return side(self, output)
+
     def key_by(self, *columns: str | Expression, **named: Any) -> KeyedStream:
         """The stream by key: ``key_by("user")``, ``key_by(day="date(at)")``. Continue with .agg or .window."""
         if not columns and not named:
             raise PlanError("LS0132", ".key_by() was given nothing", hint='.key_by("user")')
         return KeyedStream(self, self._values("key_by", columns, named))
 
-    def window(self, window: Window) -> WindowedStream:
-        """Windows of event time over all records: ``window(ls.tumbling("1 minute")).agg(...)``."""
+    def window(self, window: Window | WindowAssigner) -> WindowedStream:
+        """Windows over all records: ``window(ls.tumbling("1 minute")).agg(...)``."""
         return WindowedStream(self, (), checked_window(window))
 
     def map(
@@ -184,7 +317,12 @@ class Stream:
         return self._then(MapBatches(self._id("map_batches", name), self._step, function, made, on_error))
 
     def to(self, spec: SinkSpec, *, name: str | None = None, guarantee: Guarantee | None = None) -> Stream:
-        """Publish the records in a sink. Returns this stream, so that it can go to another sink too."""
+        """Publish the records in a sink. Returns this stream, so that it can go to another sink too.
+
+        ``guarantee`` is "exactly-once", "at-least-once" (an epoch may come again after a crash) or "at-most-once" (one
+        may be missing); without it, the best that the sink can do. What a sink cannot do is refused, and one that can
+        do more does more; `lockstep check` shows it.
+        """
         checked = sink_spec(spec)
         step_id = self._id(checked.kind, name)
         self._registry.add(Sink(step_id, self._step, checked, guarantee or checked.guarantee))
@@ -216,3 +354,9 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<stream {self._step.id}: {', '.join(self.columns)}>"
+
+    def _repr_html_(self) -> str:
+        """The steps that lead to this stream, for notebooks."""
+        from lockstep.plan.html import stream_html
+
+        return stream_html(self._step, f"stream {self._step.id}: {', '.join(self.columns)}")

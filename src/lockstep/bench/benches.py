@@ -41,13 +41,20 @@ def _store() -> Bench:
     return run_store
 
 
+def _api() -> Bench:
+    from lockstep.bench.api.bench import run_api
+
+    return run_api
+
+
 BENCHES: dict[str, Callable[[], Bench]] = {
     "failover": _failover,
     "latency": _latency,
     "throughput": _throughput,
     "store": _store,
+    "api": _api,
 }
-"""Name -> how to get it. Imported when it is run: two of them import Spark."""
+"""Name -> how to get it. Imported when it is run: three of them import Spark."""
 
 
 def run_bench(name: str, *, quick: bool, keep: bool) -> Report:

@@ -72,6 +72,19 @@ def store(
     _measure(context, ["store"], quick=quick, as_json=as_json, save=save, keep=keep)
 
 
+@app.command()
+def api(
+    context: typer.Context, quick: Quick = False, as_json: AsJson = False, save: Save = False, keep: Keep = False
+) -> None:
+    """Events per second of windows, joins, process functions, reduce and fold, beside hand-written PySpark.
+
+    [bold]Example[/bold]
+
+      lockstep bench api --quick
+    """
+    _measure(context, ["api"], quick=quick, as_json=as_json, save=save, keep=keep)
+
+
 @app.command("all")
 def everything(
     context: typer.Context, quick: Quick = False, as_json: AsJson = False, save: Save = False, keep: Keep = False
@@ -82,7 +95,7 @@ def everything(
 
       lockstep bench all --save
     """
-    names = ["store", "latency", "throughput", "failover"]
+    names = ["store", "latency", "throughput", "api", "failover"]
     _measure(context, names, quick=quick, as_json=as_json, save=save, keep=keep)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from lockstep.cli import bench, check, compact, demo, doctor, explain, ledger, plan, put, run, status, tail
+from lockstep.cli import bench, check, compact, demo, doctor, explain, ingest, ledger, plan, put, run, status, tail
 from lockstep.cli.output import show_error, to_stderr
 from lockstep.cli.project import Project
 from lockstep.errors import FunctionError, LockstepError, RunError
@@ -58,6 +58,10 @@ def options(
 ) -> None:
     """Options that every subcommand understands, given before it."""
     context.obj = Project(project.expanduser().resolve())
+    if project != Path():
+        from lockstep.connect.tables import look_in
+
+        look_in(context.obj.folder)
 
 
 _RUN, _LOOK, _DATA, _HELP = "Run a job", "Look at a job", "Data in and out", "Help"
@@ -68,6 +72,7 @@ app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("status", rich_help_panel=_LOOK)(status.status)
 app.command("ledger", rich_help_panel=_LOOK)(ledger.ledger)
 app.command("put", rich_help_panel=_DATA)(put.put)
+app.add_typer(ingest.app, name="ingest", rich_help_panel=_DATA)
 app.command("tail", rich_help_panel=_DATA)(tail.tail)
 app.command("compact", rich_help_panel=_DATA)(compact.compact)
 app.command("demo", rich_help_panel=_HELP)(demo.demo)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -56,7 +56,7 @@ def put(
 
       echo '{"user": "ann", "ok": false}' | lockstep put logins --schema "user string, ok boolean"
     """
-    with _opened(project_of(context), journal, schema, partitions) as target, _input(file) as stream:
+    with opened_journal(project_of(context), journal, schema, partitions) as target, _input(file) as stream:
         tally = Tally(journal)
         try:
             with _interruptible() as interrupt:
@@ -86,24 +86,30 @@ class Tally:
         if err.is_terminal and time.monotonic() - self._shown_s > PROGRESS_INTERVAL_S:
             self._shown_s = time.monotonic()
             rate = self.records / (self._shown_s - self._started_s)
-            err.print(f"  {self.records:,} records, {rate:,.0f}/s", end="\r")
+            err.print(f"  {self.records:,} records, {rate:,.0f}/s{self._more()}", end="\r")
 
     def show(self, *, as_json: bool) -> None:
         """Say what was acknowledged: positions on stdout, the sentence on stderr."""
         if as_json:
-            print_json(
-                {
-                    "journal": self.journal,
-                    "records": self.records,
-                    "positions": {str(p): {"first": a, "end": b} for p, (a, b) in sorted(self.positions.items())},
-                    "interrupted": self.interrupted,
-                }
-            )
+            print_json(self.facts())
         else:
             for partition, (first, end) in sorted(self.positions.items()):
                 sys.stdout.write(f"{self.journal} partition {partition}: {first} to {end - 1}\n")
         stopped = "stopped; " if self.interrupted else ""
-        to_stderr(f"{stopped}{self.records:,} records acknowledged by journal {self.journal}")
+        to_stderr(f"{stopped}{self.records:,} records acknowledged by journal {self.journal}{self._more()}")
+
+    def facts(self) -> dict[str, Any]:
+        """The same as data."""
+        return {
+            "journal": self.journal,
+            "records": self.records,
+            "positions": {str(p): {"first": a, "end": b} for p, (a, b) in sorted(self.positions.items())},
+            "interrupted": self.interrupted,
+        }
+
+    def _more(self) -> str:
+        """What another command adds to the sentence."""
+        return ""
 
 
 class _Interrupt:
@@ -195,7 +201,8 @@ def _not_lines(number: int) -> EnvironmentError_:
 
 
 @contextmanager
-def _opened(project: Project, name: str, schema: str | None, partitions: int) -> Iterator[Journal]:
+def opened_journal(project: Project, name: str, schema: str | None, partitions: int) -> Iterator[Journal]:
+    """The journal, made if there is none and a schema was given, closed at the end."""
     from lockstep.plan.schema import parse_schema
     from lockstep.store.journal import open_journal
 

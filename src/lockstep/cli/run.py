@@ -52,6 +52,13 @@ def run(
     until_epoch: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Stop when epoch N is published (for tests and scripts).")
     ] = None,
+    until_done: Annotated[
+        bool,
+        typer.Option(
+            "--until-done",
+            help="Process all the input there is, bring event time to its end (every window closes), and end.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -72,11 +79,14 @@ def run(
 
       lockstep run job.py --replicas 3 --set on_divergence=continue
 
+      lockstep run job.py --until-done
+
       lockstep run jobs.py:alerts --master spark://host:7077 --spark-conf spark.executor.memory=2g
     """
     project = project_of(context).folder
     try:
-        prepared = _prepared(job, project, _run_overrides(replicas, settings), _spark_overrides(master, spark_conf))
+        overrides = _run_overrides(replicas, settings) | ({"until_done": True} if until_done else {})
+        prepared = _prepared(job, project, overrides, _spark_overrides(master, spark_conf))
     except LockstepError as error:
         show_error(error)
         raise typer.Exit(EXIT_REFUSED) from None
@@ -150,7 +160,7 @@ def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_js
         prepared.store.close()
     at_once = prepared.supervisor.stops > 1
     if failure is None:
-        display.say(_ending(last, at_once=at_once))
+        display.say(_ending(last, at_once=at_once, done=prepared.supervisor.done))
     else:
         _show_failure(display, failure, name)
     return EXIT_FAILED if failure is not None or at_once else 0
@@ -179,8 +189,9 @@ def _introduction(prepared: PreparedRun, project: Path) -> dict[str, Any]:
         "master": prepared.settings.spark.master,
         "goes_on_after_epoch": None if head is None else head.epoch,
         "sinks": [
-            {"sink": sink.id, "place": sink.spec.describe(), "guarantee": sink.guarantee}
+            {"sink": sink.id, "place": sink.spec.describe(), "guarantee": sink.given}
             for sink in prepared.graph.sinks
+            if sink.spec.kind != "stage"
         ],
         "logs": [str(folder / "log.txt") for folder in folders],
     }
@@ -200,7 +211,9 @@ def _introduce(facts: dict[str, Any]) -> None:
     to_stderr("  stop    Ctrl-C (finishes the epoch under way)")
 
 
-def _ending(last: Overview, *, at_once: bool) -> str:
+def _ending(last: Overview, *, at_once: bool, done: bool) -> str:
+    if done and not at_once:
+        return f"done: all input is processed and published, in {last.published_epoch + 1} epochs"
     how = "stopped at once" if at_once else "stopped"
     if last.published_epoch < 0:
         return f"{how} before the first epoch was published; the next run begins there"
@@ -250,5 +263,5 @@ class Follower:
         stops = min(2, self._supervisor.stops)
         if stops > self._stops_told:
             self._stops_told = stops
-            if self._supervisor.failure is None:
+            if self._supervisor.failure is None and not (self._supervisor.done and stops == 1):
                 self._display.say(_STOPPING if stops == 1 else _STOPPING_HARD)

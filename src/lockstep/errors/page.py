@@ -5,7 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
-_AREAS = ("ls00", "ls01", "ls01_loading", "ls02", "ls03", "ls04", "ls05", "ls06", "ls06_demo", "ls06_bench")
+_AREAS = (
+    "ls00",
+    "ls01",
+    "ls01_joins",
+    "ls01_loading",
+    "ls01_processes",
+    "ls01_rolling",
+    "ls01_stages",
+    "ls01_topology",
+    "ls01_windows",
+    "ls02",
+    "ls02_sql",
+    "ls03",
+    "ls03_bolts",
+    "ls03_processes",
+    "ls04",
+    "ls05",
+    "ls06",
+    "ls06_demo",
+    "ls06_bench",
+    "ls06_testing",
+)
 
 
 @dataclass(frozen=True)

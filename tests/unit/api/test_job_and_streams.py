@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -10,6 +10,7 @@ import lockstep as ls
 from lockstep import F
 from lockstep.errors import LockstepError
 from lockstep.plan.schema import Schema, parse_schema
+from lockstep.plan.specs import Guarantee
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class In:
 @dataclass(frozen=True)
 class Out:
     path: str
-    guarantee: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    guarantee: Guarantee = "exactly-once"
     kind: str = "out"
 
     def describe(self) -> str:

@@ -81,14 +81,9 @@ def test_without_a_terminal_progress_is_plain_lines() -> None:
     assert "\x1b" not in file.getvalue()
 
 
-def test_the_example_is_the_job_that_the_demo_runs() -> None:
-    assert (ROOT / "examples" / "saas_monitor.py").read_text() == JOB_FILE.read_text()
-
-
-@pytest.mark.parametrize("file", ["saas_monitor.py", "failed_logins.py"])
-def test_every_example_is_a_job_that_can_be_planned(file: str) -> None:
-    graph = load_job(str(ROOT / "examples" / file)).job.graph()
-    assert [sink.spec.to_json()["path"] for sink in graph.sinks] == ["out/alerts"]
+def test_the_job_that_the_demo_runs_can_be_planned() -> None:
+    (sink,) = load_job(str(JOB_FILE)).job.graph().sinks
+    assert sink.spec.to_json()["path"] == "out/alerts"
 
 
 def test_the_logins_that_are_made_fit_the_journal_that_they_are_put_into() -> None:

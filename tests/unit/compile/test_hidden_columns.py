@@ -24,7 +24,7 @@ def _function(record: Any) -> Any:
 def test_a_plain_job_carries_nothing() -> None:
     job, left, right = _job()
     left.union(right).filter("user = 'a'").map(_function, schema="user string").to(ls.files("out"))
-    assert hidden_of(job.graph()) == {"left": Hidden(), "right": Hidden()}
+    assert hidden_of(job.graph().stages[0]) == {"left": Hidden(), "right": Hidden()}
     assert Hidden().columns == ()
 
 
@@ -33,7 +33,7 @@ def test_each_source_carries_the_marks_of_the_event_times_below_it() -> None:
     left.event_time("at", name="left_time").window(ls.tumbling("1 s")).agg(n=F.count("*")).to(ls.files("one"))
     both = left.union(right).event_time("at", name="both_time")
     both.window(ls.tumbling("1 s")).agg(n=F.count("*")).to(ls.files("two"))
-    hidden = hidden_of(job.graph())
+    hidden = hidden_of(job.graph().stages[0])
     assert hidden["left"].event_times == ("left_time", "both_time")
     assert hidden["right"].event_times == ("both_time",)
     assert [name for name, _ in hidden["right"].columns] == ["__mark", "__mark_both_time"]
@@ -43,7 +43,7 @@ def test_the_epoch_time_is_carried_where_an_expression_reads_it() -> None:
     job, left, right = _job()
     left.with_columns(seen=F.greatest(ls.epoch_time(), "at")).to(ls.files("one"))
     right.to(ls.files("two"))
-    hidden = hidden_of(job.graph())
+    hidden = hidden_of(job.graph().stages[0])
     assert (hidden["left"].epoch_time, hidden["right"].epoch_time) == (True, False)
 
 
@@ -51,7 +51,7 @@ def test_positions_are_carried_where_records_may_be_skipped() -> None:
     job, left, right = _job()
     left.map(_function, schema="user string", on_error="skip").to(ls.files("one"))
     right.map(_function, schema="user string").to(ls.files("two"))
-    hidden = hidden_of(job.graph())
+    hidden = hidden_of(job.graph().stages[0])
     assert (hidden["left"].position, hidden["right"].position) == (True, False)
 
 
@@ -64,3 +64,21 @@ def test_digests_of_parts_add_up_in_any_order() -> None:
         backward = add_sums(backward, part)
     assert forward == backward == (2, 5)
     assert digest_text(3, forward) == digest_text(3, (2**64 + 2, 5))
+
+
+class _Nothing(ls.Process):
+    """Needed only for its place in the plan."""
+
+    def on_record(self, record: Any, ctx: Any) -> None:
+        """Nothing."""
+
+
+def test_a_source_above_a_keyed_step_sends_ticks_positions_and_the_time_with_or_without_event_time() -> None:
+    job, left, right = _job()
+    left.key_by("user").process(_Nothing(), schema="user string").to(ls.files("one"))
+    right.to(ls.files("two"))
+    hidden = hidden_of(job.graph().stages[0])
+    assert hidden["left"] == Hidden(epoch_time=True, position=True, ticks=True)
+    assert hidden["left"].marks and not hidden["right"].marks
+    names = [name for name, _ in hidden["left"].columns]
+    assert names == ["__mark", "__watermark", "__epoch_time", "__source", "__partition", "__offset"]

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from lockstep.plan.distinct import Distinct
+from lockstep.plan.explode import Explode
 from lockstep.plan.expression import Call, Column, Expression
 from lockstep.plan.expression import Literal as Value
+from lockstep.plan.joins import CoGroup, IntervalJoin, TableJoin, WindowJoin
+from lockstep.plan.keyed import SideOutput
+from lockstep.plan.rolling import RollingAggregate, RollingExtreme, RollingFold, RollingReduce
 from lockstep.plan.schema import Schema, parse_schema
+from lockstep.plan.specs import Guarantee
 from lockstep.plan.steps import (
     Aggregate,
     Drop,
@@ -24,7 +30,9 @@ from lockstep.plan.steps import (
     Union,
     WithColumns,
 )
-from lockstep.plan.windows import Tumbling, Window
+from lockstep.plan.triggers import AT_WATERMARK
+from lockstep.plan.windowed import Processing, WindowStep
+from lockstep.plan.windows import Session, Tumbling, Window
 
 COUNT = Call("count", ("*",))
 MINUTE_US = 60_000_000
@@ -46,7 +54,7 @@ class FakeSource:
 @dataclass(frozen=True)
 class FakeSink:
     path: str
-    guarantee: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    guarantee: Guarantee = "exactly-once"
     kind: str = "fake"
 
     def describe(self) -> str:
@@ -72,6 +80,51 @@ def sink(input: Step, id: str = "out") -> Sink:
     return Sink(id, input, FakeSink(f"out/{id}"), "exactly-once")
 
 
+def rolling_steps(start: Step) -> list[Step]:
+    streams, keys = (start,), ((("user", Column("user")),),)
+    return [
+        RollingReduce("reduce", streams, keys, False, lambda one, two: two),
+        RollingFold("fold", streams, keys, True, 0, lambda total, record: total, parse_schema("total bigint")),
+        RollingExtreme("min_by", streams, keys, False, Column("n"), False),
+        RollingAggregate("rolling", streams, keys, True, (("failures", COUNT),)),
+        Distinct("distinct", streams, keys, MINUTE_US),
+        Explode("explode", start, Call("split", ("user", " ")), ("word",)),
+    ]
+
+
+def window_steps(start: Step) -> list[Step]:
+    computation = Processing(lambda records, window: None, parse_schema("size bigint"))
+    keys = ((("user", Column("user")),),)
+    late = WindowStep("late_windows", (start,), keys, Session(MINUTE_US), AT_WATERMARK, computation, MINUTE_US, True)
+    return [late, SideOutput("late", late, "late")]
+
+
+@dataclass(frozen=True)
+class FakeTable:
+    path: str
+    schema: Schema
+    kind: str = "table"
+
+    def describe(self) -> str:
+        return f"fake {self.path}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"path": self.path}
+
+
+def join_steps(start: Step) -> list[Step]:
+    paid = source("paid", "user string, cents bigint, at timestamp")
+    left, right = timed(start, "left_time"), timed(paid, "right_time")
+    on, keys = (("user", "user"),), (("user", Column("user")),)
+    table = FakeTable("customers", parse_schema("id string, name string"))
+    return [
+        IntervalJoin("interval_join", left, on, "left", ("", "_paid"), right, -MINUTE_US, MINUTE_US),
+        WindowJoin("window_join", left, on, "inner", ("", "_paid"), right, Tumbling(MINUTE_US)),
+        TableJoin("table_join", start, (("user", "id"),), "left", None, table),
+        CoGroup("co_group", (left, right), (keys, keys), Tumbling(MINUTE_US), max, parse_schema("total bigint")),
+    ]
+
+
 def one_of_each() -> list[Step]:
     start = source()
     return [
@@ -87,5 +140,8 @@ def one_of_each() -> list[Step]:
         Map("map", start, lambda record: record, parse_schema("user string")),
         FlatMap("flat_map", start, lambda record: [record], parse_schema("user string")),
         MapBatches("map_batches", start, lambda table: table, parse_schema("user string")),
+        *rolling_steps(start),
+        *window_steps(timed(start, "time_3")),
+        *join_steps(start),
         sink(Filter("only", start, Value(True))),
     ]

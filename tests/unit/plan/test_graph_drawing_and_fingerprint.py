@@ -118,15 +118,6 @@ def test_ids_and_targets_are_unique() -> None:
     )
 
 
-def test_one_job_has_one_output_mode() -> None:
-    start = timed(source())
-    rolling, windowed = counted(start, "rolling"), counted(start, "windowed", Tumbling(MINUTE_US))
-    refused_with("LS0117", lambda: Graph("job", (sink(rolling, "x"), sink(windowed, "y"))))
-    assert Graph("job", (sink(rolling),)).output_mode == "update"
-    assert Graph("job", (sink(windowed),)).output_mode == "append"
-    assert Graph("job", (sink(start),)).output_mode == "append"
-
-
 def test_streams_that_no_sink_reads_are_listed_by_their_last_step() -> None:
     start = source()
     used, idle = Filter("used", start, Column("ok")), Filter("idle", start, Column("ok"))

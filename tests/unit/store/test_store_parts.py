@@ -184,3 +184,8 @@ def test_facts_are_put_once_or_set(store: SqliteStore) -> None:
     assert store.put_fact_if_absent("plan", "b") == "a"
     store.set_fact("plan", "c")
     assert store.fact("plan") == "c"
+    assert not store.swap_fact("plan", "b", "d")
+    assert store.swap_fact("plan", "c", "d")
+    assert not store.swap_fact("plan", None, "e")
+    assert store.swap_fact("new", None, "f")
+    assert (store.fact("plan"), store.fact("new")) == ("d", "f")

@@ -73,6 +73,21 @@ PAGES: dict[str, Page] = {
         "came is longer than any line should be: perhaps it is one large JSON array (`jq -c '.[]'` takes it "
         "apart), or no text at all. Batches before the line that is named were appended and stay.",
     ),
+    "LS0013": Page(
+        "The socket cannot be used as it was asked for",
+        "`lockstep ingest socket --listen` takes lines from whoever connects: nobody is asked who they are, and "
+        "nothing is encrypted. So it listens on this machine only (127.0.0.1) unless --allow-remote says that other "
+        "machines may connect; do that inside a network where all of them may be trusted. A port that another "
+        "program listens on, or one below 1024 without the right to it, cannot be listened on either: take another "
+        "--port.",
+    ),
+    "LS0014": Page(
+        "The journal cannot hold lines of text",
+        "Without --format jsonl every line is a record of one text column, so the journal's schema has one column of "
+        'type string ("line string", the default), and if wanted one of type timestamp that gets the time at which '
+        'the line came ("line string, at timestamp"). For lines that are JSON objects use --format jsonl; then the '
+        "schema has the fields of the objects.",
+    ),
     "LS0012": Page(
         "The class archive could not be made",
         "Spark's JVM loads about fifteen thousand classes before its first epoch. Lockstep keeps them in an archive "

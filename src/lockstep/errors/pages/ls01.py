@@ -85,19 +85,13 @@ A window closes when event time has passed its end, so the stream must say which
 happened at:
     .event_time("at", out_of_order="5 seconds").key_by("user").window(ls.tumbling("1 minute")).agg(n=F.count("*"))""",
     ),
-    "LS0113": Page(
-        "An aggregation after an aggregation",
-        """\
-One Spark query cannot aggregate what it has aggregated in every output mode, and this release runs
-a job as one query. Make two jobs: the first ends in .to(ls.files("out/first")), the second starts
-from these files with job.source("first", ls.files("out/first", schema=...)).""",
-    ),
     "LS0114": Page(
         "A window that is not possible",
         """\
-.window(...) takes ls.tumbling("1 minute") or ls.sliding("1 minute", every="10 seconds"). Sizes are
-more than zero, and every= is at most the size: otherwise records between two windows would be in
-none.""",
+.window(...) takes ls.tumbling("1 minute"), ls.sliding("1 minute", every="10 seconds"),
+ls.session("30 minutes"), ls.count(100), ls.global_(), or an instance of your own subclass of
+ls.WindowAssigner. Sizes and gaps are more than zero, and every= is at most the size: otherwise
+records between two windows would be in none.""",
     ),
     "LS0115": Page(
         "A job without a sink",
@@ -111,19 +105,15 @@ A stream that goes nowhere computes nothing that anyone could see. End at least 
 State, metrics and errors know a step by its id, so it is unique in a job. Ids come from name=...,
 or are made of the kind of step and a number (filter, filter_2). Choose another name=.""",
     ),
-    "LS0117": Page(
-        "Aggregations with and without windows in one job",
-        """\
-An aggregation without a window updates its results in every epoch; one with a window gives each
-result once, when the window closes. Spark runs a query in one of these two modes, and this release
-runs a job as one query. Make two jobs that read the same source: both see all records.""",
-    ),
     "LS0118": Page(
         "A guarantee that the sink cannot give",
         """\
 Exactly once needs a sink that can tell, in the same act as the writing, whether an epoch is there
-already. Files and SQLite tables can; the console cannot. Use a sink that can, or accept repeats
-after a crash: guarantee="at-least-once".""",
+already. Files and SQLite tables can; the console cannot. Use a sink that can, or say what a crash may
+do: guarantee="at-least-once" (an epoch that was just written may be written again) or
+guarantee="at-most-once" (every epoch is noted as taken before it is written, so one may be missing,
+and none comes twice). `lockstep check` shows what each sink gives. A sink that can do more than was
+asked for does more.""",
     ),
     "LS0119": Page(
         "A union of streams with and without an event time",

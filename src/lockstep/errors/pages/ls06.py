@@ -154,6 +154,19 @@ Usual causes: not enough memory for the JVM (driver_memory in the [spark] table 
 a Java that Spark does not run on, a full disk under the folder for temporary files, a setting in
 [spark] that Spark refuses. `lockstep doctor` looks at the machine.""",
     ),
+    "LS0614": Page(
+        "The job has been run to its end",
+        """\
+`lockstep run --until-done` reads all the input there is, brings event time to its end, so that every window
+closes, and ends. Nothing can follow: a later record would be late for every window. To process more input, give
+the job another name and its sinks other places; to do it all again, remove .lockstep and the output.""",
+    ),
+    "LS0615": Page(
+        "A run until done over a source that never ends",
+        """\
+--until-done ends when every source has been read to its end: a journal or a folder to what is in it now, a
+collection to its last record, a rate to its limit. A rate without a limit has no end: give it one.""",
+    ),
     "LS0613": Page(
         "A sink is ahead of the ledger",
         "An epoch is sealed in the ledger before it is published, so a sink can never hold an epoch that the "

@@ -1,0 +1,99 @@
+"""Rolling results by key: from what a user passes to the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lockstep.api.arguments import python_schema, step_name
+from lockstep.api.windowed import aggregate
+from lockstep.durations import Duration, duration_us
+from lockstep.errors import PlanError
+from lockstep.plan.columns import value_of
+from lockstep.plan.distinct import Distinct
+from lockstep.plan.expression import Alias, Column, Expression, call, unaliased
+from lockstep.plan.rolling import RollingAggregate, RollingExtreme, RollingFold, RollingReduce
+from lockstep.plan.steps import Named
+
+if TYPE_CHECKING:
+    from lockstep.api.stream import Stream
+
+
+def rolling_aggregate(
+    stream: Stream, name: str | None, keys: Named, values: Named, *, exact_floats: bool, per_record: bool
+) -> Stream:
+    """Native where one result for each key and epoch is wanted; Spark has no operator that gives one per record."""
+    if not per_record or not values:
+        return aggregate(stream, name, keys, values, exact_floats=exact_floats)
+    step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
+    return stream._then(RollingAggregate(step_id, (stream._step,), (keys,), True, values))
+
+
+def one_function(stream: Stream, function: str, columns: tuple[Any, ...], named: dict[str, Any]) -> Named:
+    """``sum("ms", total="a + b")``: the function of each; a result has its column's name."""
+    listed = [(_result_name(value, function), value_of(value, stream.columns)) for value in columns]
+    made = [*listed, *((name, value_of(value, stream.columns)) for name, value in named.items())]
+    if not made:
+        raise PlanError(
+            "LS0132", f".{function}() was given nothing", hint=f'.{function}("ms"), .{function}(total="a + b")'
+        )
+    return tuple((name, call(function, unaliased(value))) for name, value in made)
+
+
+def reduce(
+    stream: Stream, keys: Named, function: Callable[[Any, Any], Any], name: str | None, *, per_record: bool
+) -> Stream:
+    """Records put together two by two."""
+    return stream._then(RollingReduce(stream._id("reduce", name), (stream._step,), (keys,), per_record, function))
+
+
+def fold(
+    stream: Stream,
+    keys: Named,
+    initial: Any,
+    function: Callable[[Any, Any], Any],
+    schema: Any,
+    name: str | None,
+    *,
+    per_record: bool,
+) -> Stream:
+    """An accumulator that each record changes."""
+    made = python_schema(schema, "fold")
+    step_id = stream._id("fold", name)
+    return stream._then(RollingFold(step_id, (stream._step,), (keys,), per_record, initial, function, made))
+
+
+def extreme(stream: Stream, keys: Named, by: Any, name: str | None, *, largest: bool, per_record: bool) -> Stream:
+    """The whole record with the smallest or largest value."""
+    expression = unaliased(value_of(by, stream.columns))
+    step_id = stream._id("max_by" if largest else "min_by", name)
+    return stream._then(RollingExtreme(step_id, (stream._step,), (keys,), per_record, expression, largest))
+
+
+def distinct(stream: Stream, columns: tuple[Any, ...], within: Duration | None, name: str | None) -> Stream:
+    """Each record once within a time bound; without columns the whole record counts."""
+    if within is None:
+        raise PlanError(
+            "LS0173",
+            ".distinct(...) needs within=",
+            why="without a bound every record ever seen would have to be remembered: the state would grow for ever.",
+            hint='.distinct("id", within="10 minutes"): longer than a duplicate can come after its first.',
+        )
+    keys = stream._values("distinct", columns or stream.columns, {})
+    return stream._then(Distinct(stream._id("distinct", name), (stream._step,), (keys,), duration_us(within)))
+
+
+def _result_name(value: Any, function: str) -> str:
+    match value:
+        case str() if value.isidentifier():
+            return value
+        case Alias():
+            return value.name
+        case Column():
+            return value.name
+    raise PlanError(
+        "LS0132",
+        f"a column of .{function}(...) has no name",
+        why=f"it was given: {value if isinstance(value, str | Expression) else repr(value)}.",
+        hint=f'.{function}(total="a + b")',
+    )

@@ -1,0 +1,1 @@
+"""Topologies of spouts and bolts, built into jobs."""

@@ -1,0 +1,1 @@
+"""`lockstep bench api`: events per second of the operators, next to hand-written PySpark for each."""
