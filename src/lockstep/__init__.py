@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from lockstep.api.job import Job as Job
     from lockstep.api.topology.topology import Topology as Topology
     from lockstep.api.topology.topology import program as program
-    from lockstep.api.stream import KeyedStream as KeyedStream
+    from lockstep.api.keyed import KeyedStream as KeyedStream
     from lockstep.api.stream import Stream as Stream
-    from lockstep.api.stream import WindowedStream as WindowedStream
+    from lockstep.api.windowed import WindowedStream as WindowedStream
     from lockstep.api.triggers import at_watermark as at_watermark
     from lockstep.api.triggers import early as early
     from lockstep.api.triggers import every as every

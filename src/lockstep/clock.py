@@ -15,6 +15,8 @@ US_PER_S = 1_000_000
 
 END_US = 253_370_764_800 * US_PER_S
 """The end of event time (the year 9999): the mark of a bounded input that has been read to its end."""
+NEAR_END_US = END_US - 400 * 86_400 * US_PER_S
+"""A watermark beyond this is at the end: no stream is out of order by more than a year."""
 
 
 def wall_us() -> int:

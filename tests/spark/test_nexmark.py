@@ -18,7 +18,7 @@ from tests.spark.nexmark_reference import ANSWERS, Reference, sentinel
 
 MODEL = Model(seed=7, events_per_s=50, out_of_order=30)
 COUNT = 3000
-CUTS = [0, 437, 1101, 2044, COUNT]
+CUTS = [0, 737, 2044, COUNT]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KEYS: Mapping[str, Sequence[str]] = {
     "q4": ["category"],
@@ -35,7 +35,7 @@ def _epochs() -> Epochs:
     made = events(MODEL, 0, COUNT)
     cut = [made[begin:end] for begin, end in pairwise(CUTS)]
     cut[-1].append(sentinel(max(event["at"] for event in made)))
-    return [(START + timedelta(seconds=7 * number), each) for number, each in enumerate(cut)]
+    return [(START + timedelta(seconds=9 * number), each) for number, each in enumerate(cut)]
 
 
 @pytest.fixture(scope="module")

@@ -131,3 +131,19 @@ def test_a_loop_goes_round_until_its_records_leave_or_too_often(trial: NewTrial)
     gave_up = [text for _, _, kind, _, text in running.store.events() if kind == "loop-gave-up"]
     left = sum(steps(n) - 1 > 6 for n in range(2, 12))
     assert gave_up == [f"loop-iterate: {left} records of epoch 6 were still going after 6 rounds"]
+
+
+def test_a_keyed_step_runs_beside_rolling_results_in_the_same_query(trial: NewTrial) -> None:
+    job = ls.Job("beside")
+    events = job.source("events", ls.journal("events", schema=SCHEMA))
+    events.key_by("user").agg(n=F.count("*")).to(ls.files("native"))
+    events.key_by("user").fold(0, lambda held, record: held + 1, schema="n bigint").to(ls.files("folded"))
+    assert [stage.output_mode for stage in job.graph().stages] == ["update"]
+    running = trial(job)
+    running.start("r0", partitions=2)
+    for rows in _epochs(3, 2):
+        running.epoch(events=rows)
+    key = lambda row: str(row["user"])  # noqa: E731
+    for epoch in range(2):
+        native = sorted(running.rows("native", epoch), key=key)
+        assert native and native == sorted(running.rows("folded", epoch), key=key)

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import lockstep as ls
-from lockstep.testing import CRASH, HEARTBEAT, run
+from lockstep.testing import HEARTBEAT, run
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox"]
 SPLIT = """
@@ -119,7 +119,7 @@ def _lines() -> list[list[dict[str, Any]]]:
 def test_every_grouping_gives_what_plain_python_gives(lockstep_spark: SparkSession, tmp_path: Path) -> None:
     epochs = _lines()
     job = _topology(tmp_path).job()
-    result = run(job, {"lines": [epochs[0], epochs[1], CRASH, HEARTBEAT]}, spark=lockstep_spark)
+    result = run(job, {"lines": [epochs[0], epochs[1], HEARTBEAT]}, spark=lockstep_spark)
     lines = [row for epoch in epochs for row in epoch]
     words = Counter(word for row in lines for word in (row["line"] or "").split())
 

@@ -101,7 +101,7 @@ class _StageCompiler:
     ) -> None:
         self._stage = stage
         self._journals: dict[str, Source] = {}
-        self._context = Context(self._noting(source_frame), hidden_of(stage), dead_letters, written)
+        self._context = Context(self._noting(source_frame), hidden_of(stage), dead_letters, written, stage.output_mode)
         self._on_lowered = on_lowered
         self._lowered: dict[int, Lowered] = {}
         self._taken_up: dict[tuple[str, bool], Lowered] = {}

@@ -63,7 +63,7 @@ def operator_kinds() -> frozenset[type]:
 
 
 @_lower.register
-def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lowered:  # noqa: ARG001
+def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
     prepared = [_prepared(step, number, given) for number, given in enumerate(inputs)]
     schemas = tuple(_values_schema(step, number, inputs[number], frame) for number, (frame, _) in enumerate(prepared))
     operator = operator_of(step, schemas)
@@ -75,7 +75,7 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
         step.id, operator, [layout for _, layout in prepared], [_packed_schema(frame) for frame, _ in prepared]
     )
     together = reduce(DataFrame.union, packets).groupBy("bucket")
-    results = together.transformWithState(processor, StructType.fromDDL(RESULTS), "Append", "None")
+    results = together.transformWithState(processor, StructType.fromDDL(RESULTS), context.output_mode, "None")
     timed = any(_is_timed(given) for given in inputs)
     outputs = [_output(step, results, number, schema, timed=timed) for number, schema in enumerate(operator.outputs)]
     sides = dict(zip(step.side_outputs, outputs[1:], strict=True))

@@ -90,6 +90,8 @@ class Context:
     dead_letters: DeadLetters | None = None
     written: dict[str, StructType] = field(default_factory=dict)
     """The schemas of the journals inside the job, by name."""
+    output_mode: str = "append"
+    """Of the query that is being made."""
 
 
 def lower(step: Step, inputs: tuple[Lowered, ...], context: Context) -> Lowered:

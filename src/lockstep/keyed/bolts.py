@@ -35,7 +35,7 @@ class Bolt:
     """
 
     def prepare(self, context: BoltContext) -> None:
-        """Called once for each task in every process that runs it: for connections and caches, not for state."""
+        """Called before a task's first tuple of an epoch: for what is made anew each time, not for state."""
 
     def execute(self, tuple: Any, collector: Collector) -> None:
         """Handle a tuple (or, behind ``.window(...)``, a window of tuples)."""

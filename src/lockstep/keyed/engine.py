@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lockstep.clock import NEAR_END_US
 from lockstep.errors import FunctionError
 from lockstep.keyed.codec import pack, unpack
 from lockstep.keyed.columns import key_column, rows_of, values_of
@@ -68,6 +69,7 @@ class BucketTurn:
         "_due",
         "_timers",
         "changed",
+        "closing",
         "common",
         "epoch_time_us",
         "first_number",
@@ -85,6 +87,8 @@ class BucketTurn:
         self.first_number = first_number
         """The number of the first record of each output: a record's number is its position."""
         self.changed = False
+        self.closing = False
+        """Whether a timer fires because event time has come to its end: then there is no later to set another for."""
         self._timers: dict[Timer, None] = {}
         self._due: list[tuple[int, str, str]] | None = None
 
@@ -96,7 +100,7 @@ class BucketTurn:
 
     def set_timer(self, timer: Timer) -> None:
         """Remember a timer of the key."""
-        if timer not in self._timers:
+        if timer not in self._timers and not (self.closing and timer.kind == "event"):
             self._timers[timer] = None
             self.changed = True
             if self._due is not None and self._is_due(timer):
@@ -247,7 +251,9 @@ class Engine:
                     why=f"key: {turn.key!r}; the last one: {timer}. A timer that is due fires at once.",
                     hint="set the next timer beyond the present: beyond ctx.watermark, or ctx.epoch_time.",
                 )
+            turn.closing = turn.watermark_us is not None and turn.watermark_us >= NEAR_END_US
             self._operator.on_timer(cell, timer, turn)
+            turn.closing = False
         return fired
 
     def _arrivals(self, batches: Sequence[tuple[int, pa.RecordBatch]]) -> tuple[list[Key], list[int], list[Arrival]]:

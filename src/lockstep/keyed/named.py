@@ -79,5 +79,6 @@ def key_type(names: Sequence[str]) -> type[NamedKey]:
 
 def _fields(names: Sequence[str]) -> dict[str, Any]:
     """Attributes that read a place of a tuple as fast as Python can: those of a named tuple. Any name will do."""
-    quick = vars(namedtuple("Places", [f"place_{place}" for place in range(len(names))]))
-    return {name: quick[f"place_{place}"] for place, name in enumerate(names)}
+    # The class itself is held: its __dict__ alone is emptied if the garbage collector finds the class meanwhile.
+    quick = namedtuple("Places", [f"place_{place}" for place in range(len(names))])  # type: ignore[misc]
+    return {name: vars(quick)[f"place_{place}"] for place, name in enumerate(names)}

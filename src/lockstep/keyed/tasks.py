@@ -64,7 +64,8 @@ class BoltOperator:
 
 
 class _Runner:
-    """The working side: one copy of the bolt for each task."""
+    """The working side: one copy of the bolt for each task. Spark makes a new one in every epoch, so whatever a bolt
+    keeps outside its state is gone in the next, not only after a crash."""
 
     def __init__(self, operator: BoltOperator) -> None:
         self._operator = operator

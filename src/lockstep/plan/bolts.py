@@ -70,9 +70,19 @@ class BoltStep(KeyedStep):
             check_names(output.columns.names, f'stream "{output.stream}" of {self.where}')
 
     @property
-    def function(self) -> type:
-        """The user's class: the code that this step runs."""
-        return type(self.bolt)
+    def function(self) -> type | None:
+        """The user's class: the code that this step runs; None for a program."""
+        return None if self.command else type(self.bolt)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The program that is started, if the bolt is one."""
+        return tuple(getattr(self.bolt, "command", ()))
+
+    @property
+    def title(self) -> str:
+        """What the bolt is called in a drawing."""
+        return function_name(type(self.bolt)) if not self.command else f"program {' '.join(self.command)}"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -101,7 +111,7 @@ def _(step: BoltStep) -> str:
         for one in step.subscriptions
     )
     tick = "" if step.tick_us is None else f", tick every {duration_text(step.tick_us)}"
-    return f"bolt {function_name(step.function)}, {step.tasks} tasks, {reads}{tick}: {step.emits[0].schema.ddl()}"
+    return f"bolt {step.title}, {step.tasks} tasks, {reads}{tick}: {step.emits[0].schema.ddl()}"
 
 
 @details.register
@@ -111,7 +121,7 @@ def _(step: BoltStep) -> dict[str, Any]:
         "tasks": step.tasks,
         "tick_us": step.tick_us,
         "results": {
-            "bolt": function_name(step.function),
+            "bolt": step.title,
             "subscriptions": [[one.component, one.stream, one.grouping] for one in step.subscriptions],
             "streams": {one.stream: schema_json(one.columns) for one in step.emits},
             "on_error": step.on_error,

@@ -12,7 +12,7 @@ from lockstep.plan.expression import Expression
 from lockstep.plan.schema import Schema, did_you_mean
 from lockstep.plan.steps import Named, Step
 
-BUCKETS = 32
+BUCKETS = 16
 """Into how many parts the keys of a step are divided: the limit of its parallelism, and what a quiet epoch costs (each
 bucket is asked whether a timer is due). It is part of the state's meaning and cannot change while the state lives."""
 

@@ -519,12 +519,8 @@ class Sink(_SameColumns):
                 "LS0118",
                 f'sink "{self.id}" cannot be {self.guarantee}',
                 why=f"{self.spec.describe()} has no way to know that an epoch was already written.",
-                hint=f'.to(ls.files("out/{self.id}")) is exactly-once. Here guarantee="{self.spec.guarantee}" would do'
-                + (
-                    ' (an epoch may come again after a crash), or "at-most-once" (an epoch may be missing after one).'
-                    if self.spec.guarantee == "at-least-once"
-                    else " (an epoch may be missing after a crash)."
-                ),
+                hint=f'.to(ls.files("out/{self.id}")), or accept guarantee="{self.spec.guarantee}" '
+                "(`lockstep explain LS0118` says what a crash may do then).",
             )
 
 

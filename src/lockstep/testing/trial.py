@@ -36,8 +36,8 @@ from lockstep.testing.substitute import user_modules
 
 START_US = 1_700_000_000_000_000
 """Epoch time just before epoch 0; each epoch comes a second later unless the test says otherwise."""
-WAIT_S = 60.0
-"""For one epoch; they take a fraction of a second each."""
+WAIT_S = 180.0
+"""For one epoch. They take a fraction of a second each, but machines that run tests can be very busy."""
 _POLL_S = 0.01
 
 

@@ -178,7 +178,7 @@ def _refusals() -> list[tuple[str, str, Callable[[], object]]]:
         ("LS0114", "leave gaps", lambda: ls.count(5, every=6)),
         ("LS0114", "count window is 0", lambda: ls.count(0)),
         ("LS0114", "count window is 2.5", lambda: ls.count(2.5)),  # type: ignore[arg-type]
-        ("LS0114", "no size", ls.tumbling),
+        ("LS0114", "no size", ls.tumbling),  # type: ignore[list-item]
         ("LS0114", "not a window", lambda: keyed.window(object())),  # type: ignore[arg-type]
         ("LS0165", "Weeks()", lambda: keyed.window(Weeks)),  # type: ignore[arg-type]
         ("LS0165", "'tomorrow'", lambda: ls.tumbling("1 min", time="tomorrow")),  # type: ignore[call-overload]

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lockstep.clock import END_US
 from lockstep.errors import FunctionError
 from lockstep.keyed.codec import decode, encode
 from lockstep.keyed.engine import Engine, Layout, Tick, clocks
 from lockstep.keyed.operator import Arrival, Cell, Timer, Turn
+from lockstep.keyed.pages import TIMERS, Pages
 from lockstep.keyed.tester import MemoryStore
 
 OUTPUT = pa.schema([("key", pa.string()), ("what", pa.string())])
@@ -254,6 +256,14 @@ def test_a_timer_that_never_ends_is_stopped_with_its_key() -> None:
     with pytest.raises(FunctionError) as caught:
         engine.run(MemoryStore(), [(0, _batch([Given("ann", 0, 0)]))], [Tick(True, 10**9, 0)])
     assert caught.value.code == "LS0312" and "'ann'" in caught.value.why and '"restless"' in caught.value.fact
+
+
+def test_at_the_end_of_event_time_a_timer_that_sets_itself_again_fires_for_the_last_time() -> None:
+    store, engine = MemoryStore(), Engine("restless", Restless(), [Layout(2, (0,))])
+    engine.run(store, [(0, _batch([Given("ann", 0, 0)]))], [Tick(True, None, 0)])
+    assert [entry[TIMERS] for entry in Pages(store)] == [[[0, 1, ""]]]
+    engine.run(store, [], [Tick(True, END_US, 1)])
+    assert list(Pages(store)) == []
 
 
 def test_the_slowest_stream_with_an_event_time_decides_the_watermark() -> None:

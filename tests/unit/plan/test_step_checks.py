@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lockstep.errors import LockstepError, PlanError
-from lockstep.plan.expression import Call, Column, Literal, Sql, call
+from lockstep.plan.expression import Call, Column, Literal, call
 from lockstep.plan.schema import parse_schema
 from lockstep.plan.specs import Guarantee
 from lockstep.plan.steps import (
