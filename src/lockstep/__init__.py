@@ -18,23 +18,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lockstep.api.functions import F as F
     from lockstep.api.job import Job as Job
-    from lockstep.api.topology.topology import Topology as Topology
-    from lockstep.api.topology.topology import program as program
     from lockstep.api.keyed import KeyedStream as KeyedStream
     from lockstep.api.stream import Stream as Stream
-    from lockstep.api.windowed import WindowedStream as WindowedStream
+    from lockstep.api.topology.topology import Topology as Topology
+    from lockstep.api.topology.topology import program as program
     from lockstep.api.triggers import at_watermark as at_watermark
     from lockstep.api.triggers import early as early
     from lockstep.api.triggers import every as every
     from lockstep.api.triggers import late as late
     from lockstep.api.triggers import on_count as on_count
+    from lockstep.api.windowed import WindowedStream as WindowedStream
     from lockstep.api.windows import count as count
     from lockstep.api.windows import global_ as global_
     from lockstep.api.windows import session as session
     from lockstep.api.windows import sliding as sliding
     from lockstep.api.windows import tumbling as tumbling
     from lockstep.connect.reading import read as read
-    from lockstep.keyed.bolts import Bolt as Bolt
     from lockstep.connect.specs import collection as collection
     from lockstep.connect.specs import console as console
     from lockstep.connect.specs import files as files
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from lockstep.connect.specs import rate as rate
     from lockstep.connect.specs import sqlite as sqlite
     from lockstep.connect.tables import table as table
-    from lockstep.keyed.windows.own import WindowAssigner as WindowAssigner
-    from lockstep.keyed.windows.own import WindowFunction as WindowFunction
+    from lockstep.errors import LockstepError as LockstepError
+    from lockstep.keyed.bolts import Bolt as Bolt
     from lockstep.keyed.process import Process as Process
     from lockstep.keyed.states import broadcast_map as broadcast_map
     from lockstep.keyed.states import broadcast_state as broadcast_state
@@ -51,7 +50,8 @@ if TYPE_CHECKING:
     from lockstep.keyed.states import map_state as map_state
     from lockstep.keyed.states import reducing_state as reducing_state
     from lockstep.keyed.states import value_state as value_state
-    from lockstep.errors import LockstepError as LockstepError
+    from lockstep.keyed.windows.own import WindowAssigner as WindowAssigner
+    from lockstep.keyed.windows.own import WindowFunction as WindowFunction
     from lockstep.plan.expression import epoch_time as epoch_time
 
 __version__ = "0.1.0"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lockstep.testing import running
 from tests.spark.guides import run_page
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,12 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_examples_of_a_page_run(page: Path, lockstep_spark: SparkSession, tmp_path: Path) -> None:
+def test_the_examples_of_a_page_run(
+    page: Path, lockstep_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if page.name != "testing.md":
+        # The steps have tests with two replicas of their own; here it would only double the time.
+        monkeypatch.setattr(running, "REPLICAS", 1)
     assert run_page(page, tmp_path, {"lockstep_spark": lockstep_spark, "tmp_path": tmp_path}) > 0
 
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 import lockstep as ls
 from lockstep import F
 from lockstep.api.stream import Stream
-from lockstep.compile import Compiled, compile_job
 from lockstep.compile.hidden import Hidden, ddl_with_hidden
+from lockstep.compile.job import Compiled, compile_job
 from lockstep.errors import LockstepError
 from lockstep.plan.steps import Source
 

@@ -119,7 +119,7 @@ def _lines() -> list[list[dict[str, Any]]]:
 def test_every_grouping_gives_what_plain_python_gives(lockstep_spark: SparkSession, tmp_path: Path) -> None:
     epochs = _lines()
     job = _topology(tmp_path).job()
-    result = run(job, {"lines": [epochs[0], epochs[1], HEARTBEAT]}, spark=lockstep_spark)
+    result = run(job, {"lines": [epochs[0], epochs[1], HEARTBEAT]}, spark=lockstep_spark, replicas=1)
     lines = [row for epoch in epochs for row in epoch]
     words = Counter(word for row in lines for word in (row["line"] or "").split())
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from lockstep.compile.determinism import check_plan
 from lockstep.compile.digests import HASHES, hash_columns
 from lockstep.compile.explain import explained
+from lockstep.compile.families import FAMILIES
 from lockstep.compile.hidden import Hidden, hidden_of, step_expressions
 from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.stages import TIME, spark_schema_text, taken_up
@@ -82,6 +83,7 @@ def compile_job(
 
     ``on_lowered`` is shown each step's frame.
     """
+    assert FAMILIES, "every kind of step has registered its lowering"
     written: dict[str, StructType] = {}
     return tuple(
         _StageCompiler(stage, source_frame, dead_letters, on_lowered, written).compiled() for stage in graph.stages

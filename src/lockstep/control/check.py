@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lockstep.api.loading import LoadedJob
-from lockstep.compile import Compiled, compile_job
+from lockstep.compile.job import Compiled, compile_job
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.control.run import refuse_pinned
 from lockstep.control.suspicions import Suspicion, suspicions

@@ -108,7 +108,8 @@ def _supervisor(graph: Graph, settings: Settings, store: Store, template: Replic
     sources: dict[str, SourceSide] = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
     inside = [*(boundary.name for boundary in graph.boundaries), *(loop_journal(head) for head in graph.loops)]
     sources |= {name: StageTrimmer(name, place) for name in inside}
-    sinks = {step.id: sink_side(step.spec, step.id, place, step.given) for step in graph.sinks}
+    ends = [*graph.sinks, *(boundary.sink for boundary in graph.boundaries)]
+    sinks = {step.id: sink_side(step.spec, step.id, place, step.given) for step in ends}
     dead = [f"{said.replica}.{said.incarnation}" for said in store.progress()]
     for sink in sinks.values():
         sink.sweep(dead)
@@ -209,22 +210,32 @@ def _check_end(store: Store, graph: Graph, settings: Settings) -> None:
 
 
 def _note_version(store: Store, folder: Path, job: str, version: str) -> None:
-    """New code takes over after the newest epoch that the old code has computed, in every replica alike."""
+    """New code takes over where the foremost replica stands with the old code, stage by stage, everywhere."""
     held = store.put_fact_if_absent(VERSION, version)
     if held == version:
         return
-    newest = -1
-    for checkpoint in (job_folder(folder, job) / "replicas").glob("*/checkpoint*"):
+    foremost = max(
+        (_stage_epochs(replica) for replica in (job_folder(folder, job) / "replicas").glob("*")),
+        key=lambda epochs: (min(epochs), sum(epochs)),
+        default=(-1,),
+    )
+    store.set_fact(VERSION_FROM, ",".join(map(str, foremost)))
+    store.set_fact(VERSION, version)
+    store.add_event("new-code", f"takes over after epoch {min(foremost)}")
+
+
+def _stage_epochs(replica: Path) -> tuple[int, ...]:
+    """The newest epoch that each stage of a replica has computed: after a crash they need not be the same."""
+    found = []
+    for checkpoint in sorted(replica.glob("checkpoint*")):
         if "." in checkpoint.name:
             continue  # set aside, or not yet in place
         try:
             at = standing(checkpoint)
         except RunError:
-            continue  # damaged: the replica will find out, and be seeded
-        newest = max(newest, at.epoch if at is not None else -1)
-    store.set_fact(VERSION_FROM, str(newest))
-    store.set_fact(VERSION, version)
-    store.add_event("new-code", f"takes over after epoch {newest}")
+            return (-1,)  # damaged: the replica will find out, and be seeded
+        found.append(at.epoch if at is not None else -1)
+    return tuple(found) or (-1,)
 
 
 def _end_leftovers(store: Store, folder: Path, job: str) -> None:

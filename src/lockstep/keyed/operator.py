@@ -37,7 +37,7 @@ class Timer(NamedTuple):
 
 @dataclass(slots=True)
 class Cell:
-    """The state of one key: plain data (None, bool, int, float, str, bytes, Decimal, datetime, date, list, tuple, dict).
+    """The state of one key: plain data (None, bool, numbers, str, bytes, Decimal, datetime, date, list, tuple, dict).
 
     Tuples come back as tuples. The key is forgotten when ``data`` is None and it has no timers. Whoever changes
     ``data``, also inside it, sets ``changed``; what is not marked may not be written.

@@ -8,8 +8,8 @@ from functools import singledispatch
 from typing import Any
 
 from lockstep.plan.joins import CoGroup, IntervalJoin, TableJoin, WindowJoin
-from lockstep.plan.loops import LoopHead
 from lockstep.plan.keyed import SideOutput
+from lockstep.plan.loops import LoopHead
 from lockstep.plan.processes import ProcessStep
 from lockstep.plan.schema import schema_json
 from lockstep.plan.steps import (

@@ -42,6 +42,8 @@ class Stage:
     """What runs as one Spark query: its sinks in the order of publishing, and all that leads to them."""
 
     number: int
+    level: int
+    """How many journals lie between it and the job's sources, at most."""
     output_mode: OutputMode
     sinks: tuple[Sink, ...]
     cuts: frozenset[tuple[int, int]] = field(repr=False)
@@ -140,7 +142,7 @@ def cut(steps: tuple[Step, ...], sinks: tuple[Sink, ...]) -> tuple[tuple[Stage, 
         place = cutter.places[id(sink.input)]
         grouped.setdefault((place.level, place.mode), []).append(sink)
     stages = [
-        Stage(number, mode or "append", tuple(grouped[level, mode]), frozenset(cutter.cuts))
+        Stage(number, level, mode or "append", tuple(grouped[level, mode]), frozenset(cutter.cuts))
         for number, (level, mode) in enumerate(_merged(grouped), start=1)
     ]
     return tuple(stages), boundaries

@@ -125,13 +125,13 @@ def _situation(spec: ReplicaSpec, store: Store, own: Standing | None, sound: boo
     # Nobody is seeded from a party to a disagreement that is not judged yet: it could be the one that is wrong.
     peers = [one for one in others if store.is_live(holders[one.replica]) and str(holders[one.replica]) not in accused]
     # Old epochs must not be computed anew by new code: then nobody starts from the beginning.
-    floor = max(store.floor(), 1 if changed_at(store) >= 0 else 0)
+    floor = max(store.floor(), 1 if max(changed_at(store)) >= 0 else 0)
     return Situation(own, sound, head.epoch if head else -1, floor, peers)
 
 
-def changed_at(store: Store) -> int:
-    """The epoch up to which an older version of the job's code computed, -1 if there was none."""
-    return int(store.fact(VERSION_FROM) or -1)
+def changed_at(store: Store) -> tuple[int, ...]:
+    """For each stage the epoch up to which an older version of the job's code computed, -1 if there was none."""
+    return tuple(int(epoch) for epoch in (store.fact(VERSION_FROM) or "-1").split(","))
 
 
 def _clear(folder: Path, store: Store, holder: Holder, *, keep: bool) -> None:
@@ -148,15 +148,19 @@ def _own(
 ) -> tuple[Standing | None, bool]:
     """Where the own checkpoints stand, the one furthest behind, and whether they may be used: all of them or none."""
     found: list[Standing] = []
-    for folder in folders:
-        at = _own_stage(folder, plan, version, store, holder)
+    changed = changed_at(store)
+    for number, folder in enumerate(folders):
+        until = changed[number] if number < len(changed) else -1
+        at = _own_stage(folder, plan, version, until, store, holder)
         if at is None:
             return None, False
         found.append(at)
     return min(found, key=lambda at: at.epoch), True
 
 
-def _own_stage(folder: Path, plan: Plan, version: str, store: Store, holder: Holder) -> Standing | None:
+def _own_stage(
+    folder: Path, plan: Plan, version: str, changed_after: int, store: Store, holder: Holder
+) -> Standing | None:
     """Where the checkpoint of one stage stands, None if it may not be used."""
     if not folder.exists():
         return None
@@ -173,7 +177,7 @@ def _own_stage(folder: Path, plan: Plan, version: str, store: Store, holder: Hol
     if noted is None or differences(noted[0], plan):
         store.add_event("checkpoint-foreign", "it was written by another plan", holder.replica)
         return None
-    if at is not None and noted[1] != version and at.epoch != changed_at(store):
+    if at is not None and noted[1] != version and at.epoch != changed_after:
         # All replicas change to the new code after the same epoch, or their states would differ for good.
         store.add_event("checkpoint-of-older-code", f"it ends at epoch {at.epoch}", holder.replica)
         return None

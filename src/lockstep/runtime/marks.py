@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from lockstep.clock import END_US
 from lockstep.plan.graph import Graph
+from lockstep.plan.joins import IntervalJoin
 from lockstep.plan.loops import loop_journal
-from lockstep.plan.stages import Boundary, stage_journal
+from lockstep.plan.stages import Boundary, Stage, stage_journal
 from lockstep.plan.steps import EventTime, Source, event_times_before, upstream
 from lockstep.store.protocols import Entry
 
 PAUSE_US = 10_000_000
 """Epochs come at least once a heartbeat (1 s); ten without one mean that the job was not running."""
+QUIET_EPOCHS = 4
+"""The end of event time takes three epochs from one stage to the next, and results one more."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class TimeStep:
     sources: tuple[str, ...]
     out_of_order_us: int
     idle_after_us: int | None
+    level: int = 0
+    """How many stages come before its own: the end of event time reaches it when those are through."""
     follows: tuple[tuple[str, int], ...] = ()
     """For a journal inside the job: the time steps (and their disorder) of the stage that writes it, whose event time
     its own one follows."""
@@ -37,7 +42,7 @@ def next_marks(
     advanced: Mapping[str, bool],
     pause_us: int = PAUSE_US,
     *,
-    ending: bool = False,
+    ending: int = 0,
 ) -> dict[str, int | None]:
     """The marks of the epoch after ``previous``, in which ``observed`` was the highest event time per step.
 
@@ -49,7 +54,7 @@ def next_marks(
         if step.follows:
             found |= _followed_marks(step, previous)
             continue
-        if ending:
+        if ending > QUIET_EPOCHS * step.level:
             found[step.id] = END_US
             continue
         mark = _known_mark(step, previous, observed.get(step.id))
@@ -118,24 +123,21 @@ def next_active(
     return {source: epoch_time_us if moved else before.get(source, epoch_time_us) for source, moved in advanced.items()}
 
 
-QUIET_EPOCHS = 4
-"""The end of event time takes three epochs from one stage to the next, and results one more."""
-
-
 def is_over(entry: Entry | None, steps: tuple[TimeStep, ...]) -> bool:
     """Whether a run until done is over with this entry: the end has come through all stages, and nothing moves."""
-    stages = 1 + sum(1 for step in steps if step.follows)
+    stages = 1 + sum(1 for step in steps if step.follows) + max((step.level for step in steps), default=0)
     return entry is not None and entry.ending > QUIET_EPOCHS * stages
 
 
 def time_steps(graph: Graph) -> tuple[TimeStep, ...]:
     """What sealing has to know of the job's ``event_time`` steps, and of the journals inside it that carry time."""
     declared = [
-        TimeStep(step.id, _sources_of(step), step.out_of_order_us, step.idle_after_us) for step in graph.event_times
+        TimeStep(step.id, _sources_of(step), step.out_of_order_us, step.idle_after_us, _level(graph, step))
+        for step in graph.event_times
     ]
     inside = [_of_boundary(graph, boundary) for boundary in graph.boundaries if boundary.follows]
     loops = [
-        TimeStep(loop_journal(head), (loop_journal(head),), 0, None, follows)
+        TimeStep(loop_journal(head), (loop_journal(head),), 0, None, follows=follows)
         for head in graph.loops
         if (follows := _declared(event_times_before(head.input)))
     ]
@@ -147,8 +149,20 @@ def _of_boundary(graph: Graph, boundary: Boundary) -> TimeStep:
     writer = next(stage for stage in graph.stages if boundary.sink in stage.sinks)
     read = [stage_journal(step) for step in writer.reads if event_times_before(step)]
     looped = [loop_journal(head) for head in graph.loops if head in writer.steps and event_times_before(head.input)]
-    follows = (*_declared(writer.event_times), *((name, 0) for name in (*read, *looped)))
-    return TimeStep(boundary.name, (boundary.name,), 0, None, follows)
+    held_us = _held_back_us(writer)
+    times = (*_declared(writer.event_times), *((name, 0) for name in (*read, *looped)))
+    follows = tuple((name, late_us + held_us) for name, late_us in times)
+    return TimeStep(boundary.name, (boundary.name,), 0, None, follows=follows)
+
+
+def _held_back_us(stage: Stage) -> int:
+    """How long after its time a record may leave a stage: an outer join waits for as long as a match may come."""
+    outer = [step for step in stage.steps if isinstance(step, IntervalJoin) and step.how != "inner"]
+    return max((max(step.upper_us, -step.lower_us, 0) for step in outer), default=0)
+
+
+def _level(graph: Graph, step: EventTime) -> int:
+    return min(stage.level for stage in graph.stages if step in stage.steps)
 
 
 def _declared(steps: Iterable[EventTime]) -> tuple[tuple[str, int], ...]:

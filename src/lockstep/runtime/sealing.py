@@ -159,9 +159,7 @@ class Sealer(threading.Thread):
             epoch=epoch,
             epoch_time_us=epoch_time_us,
             cut={name: dict(advance.positions) for name, advance in advances.items()},
-            marks=next_marks(
-                self._time_steps, previous, self._observed, epoch_time_us, moved, pause_us, ending=ending > 0
-            ),
+            marks=next_marks(self._time_steps, previous, self._observed, epoch_time_us, moved, pause_us, ending=ending),
             records=sum(advance.records for advance in advances.values()),
             ingested_oldest_us=min(oldest, default=None),
             ingested_newest_us=max(newest, default=None),

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from lockstep.compile import Compiled
+from lockstep.compile.job import Compiled
 from lockstep.runtime.output import through_driver
 
 EPOCHS = 8

@@ -23,6 +23,8 @@ from lockstep.store.types import arrow_schema, schema_text
 
 JOURNALS_FOLDER = "journals"
 JOURNAL_FILE = "journal.db"
+FENCES_KEPT = 10_000
+"""Epochs of which a journal knows that they were published: a replica that is further behind is seeded long before."""
 BATCHES_PER_TRIM = 500
 """Batches forgotten in one transaction: appends get their turn in between."""
 
@@ -136,6 +138,7 @@ class SqliteJournal:
             if tables:
                 self._write(connection, 0, tables, end)
             connection.execute("INSERT INTO fences VALUES (?, ?, ?, ?)", (epoch, body, first, end.end))
+            connection.execute("DELETE FROM fences WHERE epoch < ?", (epoch - FENCES_KEPT,))
         return body
 
     def fence(self, epoch: int) -> tuple[str, int, int] | None:
@@ -296,7 +299,6 @@ class SqliteJournal:
             connection.executemany("DELETE FROM bodies WHERE id = ?", [(body,) for body, _ in found])
             connection.execute("DELETE FROM batches WHERE partition = ? AND first < ?", (partition, end))
             connection.execute("DELETE FROM keys WHERE partition = ? AND position < ?", (partition, end))
-            connection.execute("DELETE FROM fences WHERE end < ? AND epoch < (SELECT max(epoch) FROM fences)", (end,))
             connection.execute("UPDATE partitions SET first = ? WHERE partition = ?", (end, partition))
         return int(end - first)
 

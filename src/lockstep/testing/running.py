@@ -28,6 +28,8 @@ from lockstep.testing.trial import Trial, disagreement
 
 START = "2026-01-01T00:00:00Z"
 """Epoch time of epoch 0, unless the test says otherwise."""
+REPLICAS = 2
+"""Of a run that does not say: with two, each with its own partitions, most of what is not deterministic is found."""
 REPLICAS_MAX = 5
 ENDING_EPOCHS_MAX = 500
 """After the end of the input: some for each stage, and as many as a loop goes round."""
@@ -87,7 +89,7 @@ def run(
     inputs: Mapping[str, Timeline] | Timeline,
     *,
     spark: SparkSession | None = None,
-    replicas: int = 2,
+    replicas: int | None = None,
     start: Instant = START,
     every: Duration = "1 second",
     until_done: bool = False,
@@ -103,14 +105,15 @@ def run(
         result = run(job, {"logins": [[ann, bob], wait("1 minute"), [ann], CRASH, HEARTBEAT]}, spark=lockstep_spark)
         assert result.sink("alerts") == [{"user": "ann", "failures": 2}]
 
-    The job runs as so many ``replicas``, each with another number of partitions; an output that is not the same in all
-    of them fails the run. Epoch 0 is at ``start``, each further one ``every`` later. With ``until_done`` more epochs
-    follow the last one, as in `lockstep run --until-done`: event time comes to its end, so that every window closes and
-    every event-time timer fires, and what is on its way between stages and in loops comes out. ``settings`` are options
-    of the job (:class:`lockstep.Job`). ``folder`` keeps what is on disk, to look at.
+    The job runs as so many ``replicas`` (two), each with another number of partitions; an output that is not the same
+    in all of them fails the run. Epoch 0 is at ``start``, each further one ``every`` later. With ``until_done`` more
+    epochs follow the last one, as in `lockstep run --until-done`: event time comes to its end, so that every window
+    closes and every event-time timer fires, and what is on its way between stages and in loops comes out. ``settings``
+    are options of the job (:class:`lockstep.Job`). ``folder`` keeps what is on disk, to look at.
     """
-    if not 1 <= replicas <= REPLICAS_MAX:
-        raise RunError("LS0640", f"{replicas} replicas", why=f"a test runs 1 to {REPLICAS_MAX} of them.")
+    wanted = REPLICAS if replicas is None else replicas
+    if not 1 <= wanted <= REPLICAS_MAX:
+        raise RunError("LS0640", f"{wanted} replicas", why=f"a test runs 1 to {REPLICAS_MAX} of them.")
     whole = job.job() if isinstance(job, Topology) else job
     stand_in = JobInMemory(whole)
     epochs = planned(_by_source(stand_in.graph(), inputs), instant_us(start), duration_us(every))
@@ -119,7 +122,7 @@ def run(
         trial = Trial(spark or shared_session(), stand_in, folder or Path(temporary), options)
         try:
             for epoch in epochs:
-                _run_epoch(trial, epoch, replicas)
+                _run_epoch(trial, epoch, wanted)
             ended = _run_to_the_end(trial, duration_us(every)) if until_done else 0
             return _result(trial, whole.graph(), len(epochs) + ended)
         finally:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lockstep as ls
@@ -295,6 +299,35 @@ def test_a_column_twice_in_a_join_needs_its_table_but_the_merged_key_does_not() 
     with pytest.raises(LockstepError) as refused:
         _columns(query.format("at"))
     assert refused.value.hint == "l.at or c.at."
+
+
+def test_a_star_after_a_join_has_the_merged_key_once() -> None:
+    query = "select * from clicks a join clicks b on a.user = b.user and b.at between a.at and a.at + interval 1 hour"
+    assert _columns(query) == ("user", "page", "at", "b_page", "b_at")
+
+
+def test_a_table_is_joined_by_its_keys_alone(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": ["a"], "page": ["b"], "tier": [1]}), tmp_path / "users.parquet")
+    users = ls.table(tmp_path / "users.parquet")
+    job = _job()
+    joined = job.sql(
+        "select c.page, u.page as home, u.id from clicks c join u on lower(user) = u.id and tier > 1", u=users
+    )
+    drawn = [words(step) for step in job._registry.steps[4:]]
+    assert drawn[0] == "with join_key = lower(`user`)"
+    assert drawn[1].endswith("on join_key = id")
+    assert drawn[2:] == ["filter `tier` > 1", "select page, home = page_u, id = join_key"]
+    assert joined.columns == ("page", "home", "id")
+    left = job.sql("select user, tier from clicks left join users u on user = u.id where tier is null", users=users)
+    assert left.columns == ("user", "tier")
+    for query, code in (
+        ("select * from users", "LS0231"),
+        ("select tier from clicks full join users u on user = u.id", "LS0237"),
+        ("select tier from clicks join users u on user = lower(u.id)", "LS0237"),
+        ("select u.id from clicks left join users u on user = u.id", "LS0232"),
+    ):
+        with pytest.raises(LockstepError, match=code):
+            job.sql(query, users=users)
 
 
 def test_lateral_view_makes_a_record_for_each_element() -> None:

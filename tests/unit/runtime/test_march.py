@@ -16,7 +16,7 @@ from lockstep.runtime.marks import TimeStep, is_over, next_marks, time_steps
 from lockstep.store.protocols import Entry, Holder
 from lockstep.store.sqlite_store import open_store
 
-FOLLOWER = TimeStep("stage-agg", ("stage-agg",), 0, None, (("time", 5),))
+FOLLOWER = TimeStep("stage-agg", ("stage-agg",), 0, None, follows=(("time", 5),))
 FIRST = TimeStep("time", ("events",), 5, None)
 
 
@@ -58,10 +58,34 @@ def test_at_the_end_of_the_input_event_time_ends_in_every_stage_in_turn() -> Non
     entry = Entry(7, 0, {}, {"time": 50, "stage-agg": 10})
     seen = []
     for _ in range(4):
-        marks = next_marks((FIRST, FOLLOWER), entry, {}, 0, {}, ending=True)
+        marks = next_marks((FIRST, FOLLOWER), entry, {}, 0, {}, ending=1)
         entry = replace(entry, epoch=entry.epoch + 1, marks=marks)
         seen.append((marks["time"], marks["stage-agg"]))
     assert seen == [(END_US, 10), (END_US, 10), (END_US, 45), (END_US, END_US - 5)]
+
+
+def test_an_event_time_of_a_later_stage_ends_when_the_stages_before_it_are_through() -> None:
+    job = ls.Job("anew")
+    spec = ls.journal("events", schema="user string, at timestamp")
+    windows = job.source("events", spec).event_time("at", name="first").window(ls.tumbling("1 s")).agg(n=F.count("*"))
+    anew = windows.event_time("window_end", name="second")
+    anew.window(ls.tumbling("1 hour")).agg(n=F.sum("n")).to(ls.files("out"))
+    steps = time_steps(job.graph())
+    entry = Entry(7, 0, {}, {"first": 50, "second": 10})
+    ended = [next_marks(steps, entry, {}, 0, {}, ending=quiet)["second"] == END_US for quiet in (1, 4, 5)]
+    assert ended == [False, False, True]
+    assert not is_over(replace(entry, ending=8), steps)
+
+
+def test_unmatched_records_of_an_outer_join_are_not_late_in_the_stage_after_it() -> None:
+    job = ls.Job("outer")
+    schema = "k string, at timestamp"
+    left = job.source("a", ls.journal("a", schema=schema)).event_time("at", name="left")
+    right = job.source("b", ls.journal("b", schema=schema)).rename(at="at_b").event_time("at_b", name="right")
+    joined = left.join(right, on="k", between=("-2 seconds", "9 seconds"), how="left", name="joined")
+    joined.window(ls.tumbling("1 s")).agg(n=F.count("*")).to(ls.files("out"))
+    follower = next(step for step in time_steps(job.graph()) if step.follows)
+    assert follower.follows == (("left", 9_000_000), ("right", 9_000_000))
 
 
 @pytest.mark.parametrize(("ending", "over"), [(0, False), (4, False), (8, False), (9, True)])
@@ -78,4 +102,6 @@ def test_a_journal_between_stages_follows_all_times_of_the_stage_that_writes_it(
     windows.window(ls.tumbling("1 hour")).agg(n=F.count("*")).to(ls.files("one"))
     right.to(ls.files("two"))
     follower = next(step for step in time_steps(job.graph()) if step.follows)
-    assert follower == TimeStep("stage-windows", ("stage-windows",), 0, None, (("left", 1_000_000), ("right", 0)))
+    assert follower == TimeStep(
+        "stage-windows", ("stage-windows",), 0, None, follows=(("left", 1_000_000), ("right", 0))
+    )

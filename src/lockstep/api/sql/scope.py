@@ -100,7 +100,11 @@ class Scope:
                     "LS0231", f'unknown table "{star.table}"', star, hint=did_you_mean(star.table, names)
                 )
             tables = (table,)
-        return [pair for table in tables for pair in table.columns.items()]
+        # A key that a join has merged into one column stands for both, and is there once.
+        columns: dict[str, str] = {}
+        for name, column in (pair for table in tables for pair in table.columns.items()):
+            columns.setdefault(column, name)
+        return [(name, column) for column, name in columns.items()]
 
     def _table(self, name: str) -> Named | None:
         return next((table for table in self.tables if table.name.lower() == name.lower()), None)

@@ -56,8 +56,10 @@ class StageSinkSide:
         """Append the records and the fence, or nothing if the fence is there."""
         del holder
         journal = self._opened()
+        # The newest one first: whoever publishes between the two reads has then published this very epoch.
+        last = journal.last_fence()
         if self.publication(wanted.epoch) is None:
-            check_order(f"journal {self._spec.name}", wanted.epoch, journal.last_fence())
+            check_order(f"journal {self._spec.name}", wanted.epoch, last)
         batches = list(self._stage.batches(output))
         kept = list(self._kept(batches))
         published = replace(wanted, published_us=self._clock())

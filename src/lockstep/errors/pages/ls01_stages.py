@@ -17,7 +17,7 @@ step has.""",
         """\
 .iterate(body, rounds=...) adds a column "round" to the records: 0 for those that come in for the first time,
 one more each time they come back. So the stream must not have a column of that name, and at least one round
-must be allowed. A record that is still going after so many rounds is set aside, and `lockstep events` says so.""",
+must be allowed. A record that is still going after so many rounds is set aside, and `lockstep run` says so.""",
     ),
     "LS0143": Page(
         "What a loop sends back does not fit its beginning",
