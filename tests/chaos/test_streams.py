@@ -1,4 +1,4 @@
-"""A job with state, timers, stages and a loop, run to its end by real replicas, one of them killed on the way."""
+"""A job with state, timers and stages, run to its end by real replicas, one of them killed on the way."""
 
 from __future__ import annotations
 
@@ -30,10 +30,6 @@ class Visits(ls.Process):
             ctx.emit(user=ctx.key.user, records=self.records.get())
             self.records.clear()
 
-def halve(visits):
-    halved = visits.with_columns(records="records div 2")
-    return halved.filter("records > 1"), halved.filter("records <= 1")
-
 job = ls.Job("streams", epoch_interval="300 ms")
 def at(second):
     return f"2026-01-01T00:{{second // 60:02}}:{{second % 60:02}}Z"
@@ -47,7 +43,6 @@ visits.to(ls.files("visits"))
 visits.key_by("user").agg(visits=F.count("*"), records=F.sum("records")).to(
     ls.sqlite("users.db", table="users", key="user")
 )
-visits.iterate(halve).to(ls.files("halved"))
 """
 
 
@@ -88,8 +83,3 @@ def test_a_kill_on_the_way_to_the_end_changes_no_result_of_any_stage(tmp_path: P
         for row in ls.read(tmp_path / "users.db", table="users").to_pylist()
     }
     assert users == {user: (len(visits), sum(visits)) for user, visits in wanted.items()}
-    halved = ls.read(tmp_path / "halved").to_pylist()
-    assert sorted(row["user"] for row in halved) == sorted(user for user, visits in wanted.items() for _ in visits)
-    assert Counter(row["round"] for row in halved) == Counter(
-        max(0, records.bit_length() - 2) for visits in wanted.values() for records in visits
-    )

@@ -51,7 +51,7 @@ def test_the_monitor_finds_and_counts_what_plain_python_finds(lockstep_spark: Sp
         "documents": [*documents, HEARTBEAT],
         "rules": [*rules, HEARTBEAT],
     }
-    result = run(_job("saas_monitor.py"), inputs, spark=lockstep_spark)
+    result = run(_job("saas_monitor.py"), inputs, spark=lockstep_spark, replicas=1)
     assert len(expected) > 50
     assert _in_order(result.sink("alerts")) == _in_order(expected)
     each = Counter(one["customer"] for one in expected)

@@ -66,7 +66,6 @@ def test_results_of_results_are_what_plain_python_says_and_a_crash_changes_nothi
 
     epochs = _epochs(1, 5)
     running.start("r0", partitions=2, crash_after=crash_once)
-    running.start("r1", partitions=1)
     for rows in [*epochs, *[[]] * 5]:
         running.put("events", rows)
         epoch = running.seal().epoch
@@ -77,7 +76,6 @@ def test_results_of_results_are_what_plain_python_says_and_a_crash_changes_nothi
             running.start("r0", partitions=2, crash_after=crash_once)
             running.wait(epoch)
     assert crashed == {1, 6}
-    assert running.store.digest_mismatches() == []
     _check(running, epochs)
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -19,17 +19,20 @@ from lockstep.runtime.environment import open_session, process_environment
 CORES = 2
 """Enough to see what goes wrong in parallel; more of them only wait for each other over a test's few records."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark compiles Java for every query; over a test's few records that costs more than it saves (a sixth of the time)."""
+
 _shared: list[SparkSession] = []
 
 
 @contextmanager
-def opened_session(scratch: Path, cores: int = CORES) -> Iterator[SparkSession]:
+def opened_session(scratch: Path, cores: int = CORES, conf: Mapping[str, str] = INTERPRETED) -> Iterator[SparkSession]:
     """A session for as long as the block lasts. Until then this process has a replica's environment, UTC included."""
     before = dict(os.environ)
     # Workers inherit what this process has: it becomes a replica's process for as long as the session lives.
     os.environ.update(process_environment())
     time.tzset()
-    opened = open_session("lockstep-tests", SparkSettings(master=f"local[{cores}]"), scratch)
+    opened = open_session("lockstep-tests", SparkSettings(master=f"local[{cores}]", conf=conf), scratch)
     _hush(opened)
     _shared.append(opened)
     try:

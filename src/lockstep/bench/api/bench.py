@@ -30,7 +30,7 @@ def run_api(folder: Path, say: Say, *, quick: bool) -> Report:
     size = Size(50_000, 2, 2) if quick else Size(200_000, 2, 4)
     rows: list[Row] = []
     verdicts: list[Verdict] = []
-    with opened_session(folder / "scratch", CORES) as session:
+    with opened_session(folder / "scratch", CORES, conf={}) as session:
         for number, workload in enumerate(WORKLOADS):
             say(f"{workload.name}: {size.files} epochs of {size.records:,} records")
             row = _measured(session, folder / f"{number:02}", workload, size)
