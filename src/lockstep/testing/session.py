@@ -20,7 +20,7 @@ CORES = 2
 """Enough to see what goes wrong in parallel; more of them only wait for each other over a test's few records."""
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Spark compiles Java for every query; over a test's few records that costs more than it saves (a sixth of the time)."""
+"""Spark compiles Java for every query; over a test's few records that costs more than it saves, a sixth in all."""
 
 _shared: list[SparkSession] = []
 
