@@ -26,6 +26,8 @@ from lockstep.keyed.pages import DATA, EPOCH, EVENT, HASH, KEY, TIMERS, Entry, P
 
 TIMERS_PER_KEY_MAX = 100_000
 """So many timers of one key in one epoch mean that a timer sets itself again, for ever in the past."""
+OWN = "\0"
+"""What the tags of Lockstep's own timers begin with."""
 _KINDS: tuple[TimeKind, TimeKind] = ("event", "epoch")
 _NUMBERS = {"event": EVENT, "epoch": EPOCH}
 _MASK = (1 << 64) - 1
@@ -251,7 +253,9 @@ class Engine:
                     why=f"key: {turn.key!r}; the last one: {timer}. A timer that is due fires at once.",
                     hint="set the next timer beyond the present: beyond ctx.watermark, or ctx.epoch_time.",
                 )
-            turn.closing = turn.watermark_us is not None and turn.watermark_us >= NEAR_END_US
+            at_end = turn.watermark_us is not None and turn.watermark_us >= NEAR_END_US
+            # A timer of Lockstep's own brings a record that was held back: what that sets is set by a record.
+            turn.closing = at_end and not timer.tag.startswith(OWN)
             self._operator.on_timer(cell, timer, turn)
             turn.closing = False
         return fired
