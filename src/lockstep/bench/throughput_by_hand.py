@@ -7,6 +7,7 @@ settings and Java options as a replica's; ends by itself after so many batches a
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -57,10 +58,11 @@ def windows(spark: SparkSession, source: str, files: int, column: str) -> DataFr
     )
 
 
-def follow(query: StreamingQuery, batches: int) -> list[dict[str, Any]]:
-    """When each batch began and ended, in seconds since 1970, and how many records it had."""
+def follow(query: StreamingQuery, batches: int, timeout_s: float = math.inf) -> list[dict[str, Any]]:
+    """When each batch began and ended, in seconds since 1970, and how many records it had; empty if one is missing."""
     kept: dict[int, dict[str, Any]] = {}
-    while query.isActive and len(kept) < batches:
+    deadline_s = time.monotonic() + timeout_s
+    while query.isActive and len(kept) < batches and time.monotonic() < deadline_s:
         for one in query.recentProgress:
             report = json.loads(one.json)
             if report["numInputRows"]:

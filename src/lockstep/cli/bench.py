@@ -10,7 +10,7 @@ from lockstep.cli.output import out, print_json
 from lockstep.cli.project import project_of
 
 app = typer.Typer(
-    help="Measure failover, latency, throughput and the store on this machine. Exit code 1: a target was missed.",
+    help="Measure failover, latency, throughput, store and operators here. Exit code 1: a target was missed.",
     no_args_is_help=True,
 )
 
@@ -20,83 +20,46 @@ Save = Annotated[bool, typer.Option("--save", help="Also write them to benchmark
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the temporary folder: jobs, logs, output.")]
 
 
-@app.command()
-def failover(
-    context: typer.Context, quick: Quick = False, as_json: AsJson = False, save: Save = False, keep: Keep = False
-) -> None:
-    """Kill replicas with -9 under load; the gaps that a reader of the sink sees (about 12 minutes).
-
-    [bold]Example[/bold]
-
-      lockstep bench failover --quick
-    """
-    _measure(context, ["failover"], quick=quick, as_json=as_json, save=save, keep=keep)
-
-
-@app.command()
-def latency(
-    context: typer.Context, quick: Quick = False, as_json: AsJson = False, save: Save = False, keep: Keep = False
-) -> None:
-    """Time per epoch and from end to end, beside the same query hand-written in PySpark (about 14 minutes).
-
-    [bold]Example[/bold]
-
-      lockstep bench latency --quick
-    """
-    _measure(context, ["latency"], quick=quick, as_json=as_json, save=save, keep=keep)
-
-
-@app.command()
-def throughput(
-    context: typer.Context, quick: Quick = False, as_json: AsJson = False, save: Save = False, keep: Keep = False
-) -> None:
-    """Windowed count and sum over 2 million JSON lines, beside hand-written PySpark (about 6 minutes).
-
-    [bold]Example[/bold]
-
-      lockstep bench throughput --quick
-    """
-    _measure(context, ["throughput"], quick=quick, as_json=as_json, save=save, keep=keep)
+_COMMANDS = {
+    "failover": (
+        "Kill replicas with -9 under load; the gaps that a reader of the sink sees (about 12 minutes).",
+        "failover --quick",
+    ),
+    "latency": (
+        "Time per epoch and from end to end, beside the same query hand-written in PySpark (about 14 minutes).",
+        "latency --quick",
+    ),
+    "throughput": (
+        "Windowed count and sum over 2 million JSON lines, beside hand-written PySpark (about 6 minutes).",
+        "throughput --quick",
+    ),
+    "store": (
+        "Rates of the journal and the ledger, and memory while records pass through (about a minute).",
+        "store --json",
+    ),
+    "api": (
+        "Events per second of windows, joins, process functions, reduce and fold, beside hand-written PySpark.",
+        "api --quick",
+    ),
+    "all": ("All of them, one after the other.", "all --save"),
+}
+_ALL = ["store", "latency", "throughput", "api", "failover"]
 
 
-@app.command()
-def store(
-    context: typer.Context, quick: Quick = False, as_json: AsJson = False, save: Save = False, keep: Keep = False
-) -> None:
-    """Rates of the journal and the ledger, and memory while records pass through (about a minute).
+def _add_command(name: str, about: str, example: str) -> None:
+    """All benches have the same options; they differ in what they say of themselves."""
 
-    [bold]Example[/bold]
+    def measure(
+        context: typer.Context, quick: Quick = False, as_json: AsJson = False, save: Save = False, keep: Keep = False
+    ) -> None:
+        names = _ALL if name == "all" else [name]
+        _measure(context, names, quick=quick, as_json=as_json, save=save, keep=keep)
 
-      lockstep bench store --json
-    """
-    _measure(context, ["store"], quick=quick, as_json=as_json, save=save, keep=keep)
-
-
-@app.command()
-def api(
-    context: typer.Context, quick: Quick = False, as_json: AsJson = False, save: Save = False, keep: Keep = False
-) -> None:
-    """Events per second of windows, joins, process functions, reduce and fold, beside hand-written PySpark.
-
-    [bold]Example[/bold]
-
-      lockstep bench api --quick
-    """
-    _measure(context, ["api"], quick=quick, as_json=as_json, save=save, keep=keep)
+    app.command(name, help=f"{about}\n\n[bold]Example[/bold]\n\n  lockstep bench {example}")(measure)
 
 
-@app.command("all")
-def everything(
-    context: typer.Context, quick: Quick = False, as_json: AsJson = False, save: Save = False, keep: Keep = False
-) -> None:
-    """All of them, one after the other.
-
-    [bold]Example[/bold]
-
-      lockstep bench all --save
-    """
-    names = ["store", "latency", "throughput", "api", "failover"]
-    _measure(context, names, quick=quick, as_json=as_json, save=save, keep=keep)
+for _name, (_about, _example) in _COMMANDS.items():
+    _add_command(_name, _about, _example)
 
 
 def _measure(context: typer.Context, names: list[str], *, quick: bool, as_json: bool, save: bool, keep: bool) -> None:

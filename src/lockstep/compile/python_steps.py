@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lockstep.compile.hidden import EVENT_TIME, MARK, OFFSET, PART, PART_BITS, PARTITION, SOURCE
-from lockstep.compile.records import Record
 from lockstep.errors import FunctionError, carried_by_spark
 from lockstep.keyed.functions import Returned, explained, shown
+from lockstep.keyed.records import Record
 
 DeadLetters = Callable[[str, str, dict[str, Any]], None]
 """Keeps a record that a function could not take: (key, step, facts). Called in a worker; the same key is kept once."""

@@ -27,7 +27,7 @@ from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
 from lockstep.plan.joins import TableJoin
 from lockstep.plan.loops import loop_journal
-from lockstep.runtime.beginning import VERSION, VERSION_FROM
+from lockstep.runtime.beginning import VERSION, VERSION_FROM, checkpoint_folders
 from lockstep.runtime.checkpoint import standing
 from lockstep.runtime.environment import refused_settings
 from lockstep.runtime.marks import time_steps
@@ -85,7 +85,7 @@ def _ready(
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, job_folder(folder, graph.name) / TABLES)
     code_hash = copies.with_code(loaded.code_hash)
-    _note_version(store, folder, graph.name, graph.version(code_hash))
+    _note_version(store, folder, graph.name, graph.version(code_hash), len(graph.stages))
     _forget_removed(store, settings)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
     store.set_fact(RUN_BEGAN, str(wall_us()))
@@ -209,13 +209,13 @@ def _check_end(store: Store, graph: Graph, settings: Settings) -> None:
         )
 
 
-def _note_version(store: Store, folder: Path, job: str, version: str) -> None:
+def _note_version(store: Store, folder: Path, job: str, version: str, stages: int) -> None:
     """New code takes over where the foremost replica stands with the old code, stage by stage, everywhere."""
     held = store.put_fact_if_absent(VERSION, version)
     if held == version:
         return
     foremost = max(
-        (_stage_epochs(replica) for replica in (job_folder(folder, job) / "replicas").glob("*")),
+        (_stage_epochs(replica, stages) for replica in (job_folder(folder, job) / "replicas").glob("*")),
         key=lambda epochs: (min(epochs), sum(epochs)),
         default=(-1,),
     )
@@ -224,18 +224,13 @@ def _note_version(store: Store, folder: Path, job: str, version: str) -> None:
     store.add_event("new-code", f"takes over after epoch {min(foremost)}")
 
 
-def _stage_epochs(replica: Path) -> tuple[int, ...]:
+def _stage_epochs(replica: Path, stages: int) -> tuple[int, ...]:
     """The newest epoch that each stage of a replica has computed: after a crash they need not be the same."""
-    found = []
-    for checkpoint in sorted(replica.glob("checkpoint*")):
-        if "." in checkpoint.name:
-            continue  # set aside, or not yet in place
-        try:
-            at = standing(checkpoint)
-        except RunError:
-            return (-1,)  # damaged: the replica will find out, and be seeded
-        found.append(at.epoch if at is not None else -1)
-    return tuple(found) or (-1,)
+    try:
+        found = [standing(checkpoint) for checkpoint in checkpoint_folders(replica, stages)]
+    except RunError:
+        return (-1,)  # damaged: the replica will find out, and be seeded
+    return tuple(at.epoch if at is not None else -1 for at in found)
 
 
 def _end_leftovers(store: Store, folder: Path, job: str) -> None:

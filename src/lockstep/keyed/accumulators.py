@@ -127,32 +127,6 @@ class _Count:
 
 
 @dataclass(frozen=True)
-class _Extreme:
-    """The smallest or largest value; the state is that value, None before the first."""
-
-    type: pa.DataType
-    largest: bool
-
-    def initial(self) -> Any:
-        return None
-
-    def add(self, state: Any, values: Values) -> Any:
-        value = values[0]
-        if value is None:
-            return state
-        if state is None:
-            return value
-        better = order_key(value) > order_key(state) if self.largest else order_key(value) < order_key(state)
-        return value if better else state
-
-    def merge(self, state: Any, later: Any) -> Any:
-        return self.add(state, (later,))
-
-    def result(self, state: Any) -> Any:
-        return state
-
-
-@dataclass(frozen=True)
 class _ExtremeBy:
     """The value at the smallest or largest of another; among equals the first. The state is (value, other) or None."""
 
@@ -180,7 +154,7 @@ class _ExtremeBy:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Values put together two by two, nulls left out: bool_and, bit_or and the like."""
+    """Values put together two by two, nulls left out: min, max, bool_and, bit_or and the like."""
 
     type: pa.DataType
     together: Callable[[Any, Any], Any]
@@ -298,7 +272,17 @@ def _sum(value: Accumulated, types: tuple[pa.DataType, ...]) -> Accumulator:
 def _extreme(value: Accumulated, types: tuple[pa.DataType, ...]) -> Accumulator:
     kind = _check(value, types[-1], _is_ordered, "a type that has an order (a map has none)")
     largest = value.function.startswith("max")
-    return _ExtremeBy(types[0], largest) if value.function.endswith("_by") else _Extreme(kind, largest)
+    if value.function.endswith("_by"):
+        return _ExtremeBy(types[0], largest)
+    return _Fold(kind, _larger if largest else _smaller)
+
+
+def _smaller(held: Any, value: Any) -> Any:
+    return value if order_key(value) < order_key(held) else held
+
+
+def _larger(held: Any, value: Any) -> Any:
+    return value if order_key(value) > order_key(held) else held
 
 
 def _fold(value: Accumulated, types: tuple[pa.DataType, ...]) -> Accumulator:

@@ -20,14 +20,12 @@ from lockstep.clock import NEAR_END_US
 from lockstep.errors import FunctionError
 from lockstep.keyed.codec import pack, unpack
 from lockstep.keyed.columns import key_column, rows_of, values_of
-from lockstep.keyed.operator import Arrival, Cell, Key, Operator, TimeKind, Timer
+from lockstep.keyed.operator import OWN, Arrival, Cell, Key, Operator, TimeKind, Timer
 from lockstep.keyed.order import POSITION_COLUMNS, sorted_order
 from lockstep.keyed.pages import DATA, EPOCH, EVENT, HASH, KEY, TIMERS, Entry, Page, Pages, PageStore, key_bytes
 
 TIMERS_PER_KEY_MAX = 100_000
 """So many timers of one key in one epoch mean that a timer sets itself again, for ever in the past."""
-OWN = "\0"
-"""What the tags of Lockstep's own timers begin with."""
 _KINDS: tuple[TimeKind, TimeKind] = ("event", "epoch")
 _NUMBERS = {"event": EVENT, "epoch": EPOCH}
 _MASK = (1 << 64) - 1

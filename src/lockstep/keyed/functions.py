@@ -15,6 +15,8 @@ import pyarrow as pa
 from lockstep.errors import FunctionError
 from lockstep.keyed.records import Record
 
+UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+"""What Arrow raises for a value that does not fit its type."""
 _RECORD_SHOWN_MAX = 400
 _PLAIN_KINDS = {
     pa.string(): str,
@@ -68,7 +70,7 @@ class Returned:
         """Refuse a row whose values do not fit the schema (LS0303)."""
         try:
             pa.RecordBatch.from_pylist([row], self.schema)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        except UNFIT as error:
             raise FunctionError(
                 "LS0303",
                 f'step "{self.step}" returned a value that does not fit its schema',

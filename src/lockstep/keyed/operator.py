@@ -19,6 +19,10 @@ TimeKind = Literal["event", "epoch"]
 """Which clock a timer follows: event time (the watermark) or epoch time (processing time)."""
 
 
+OWN = "\0"
+"""What the tags of timers begin with by which Lockstep itself holds records back or lets state expire."""
+
+
 class Arrival(NamedTuple):
     """One record for an operator: which input it came by, its values (columns, then computed ones), its event time."""
 

@@ -16,7 +16,7 @@ from lockstep.errors import FunctionError
 from lockstep.keyed.codec import pack, time_us, utc_time
 from lockstep.keyed.functions import explained, shown
 from lockstep.keyed.named import NamedKey, NamedRecord, key_type, record_type
-from lockstep.keyed.operator import Arrival, Cell, TimeKind, Timer, Turn
+from lockstep.keyed.operator import OWN, Arrival, Cell, TimeKind, Timer, Turn
 from lockstep.keyed.states import Handle, Memory, State
 
 InputKind = Literal["record", "left", "right", "broadcast"]
@@ -28,7 +28,7 @@ _HANDLERS: dict[InputKind, tuple[str, ...]] = {
     "broadcast": ("on_broadcast",),
 }
 # Own timers have tags that sort before a user's: a record held back until its time comes before a timer of that time.
-_HELD, _EXPIRE, _USERS = "\0held", "\0ttl", "."
+_HELD, _EXPIRE, _USERS = f"{OWN}held", f"{OWN}ttl", "."
 _HINT = "mend the function and run the job again: it goes on with the very epoch that failed."
 
 

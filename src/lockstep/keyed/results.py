@@ -8,9 +8,7 @@ import pyarrow as pa
 
 from lockstep.errors import FunctionError
 from lockstep.keyed.engine import Emitted
-from lockstep.keyed.functions import shown
-
-_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+from lockstep.keyed.functions import UNFIT, shown
 
 
 def batch_of(step: str, emitted: Emitted, schema: pa.Schema, first_number: int = 0) -> pa.RecordBatch:
@@ -19,7 +17,7 @@ def batch_of(step: str, emitted: Emitted, schema: pa.Schema, first_number: int =
     columns = list(zip(*emitted.rows, strict=True)) if len(schema) else []
     try:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    except _UNFIT:
+    except UNFIT:
         raise _unfit(step, emitted.rows, schema) from None
     arrays += [pa.array(emitted.at_us, pa.int64()), pa.array(numbers, pa.int64())]
     return pa.RecordBatch.from_arrays(arrays, names=[*schema.names, "at_us", "number"])
@@ -31,7 +29,7 @@ def _unfit(step: str, rows: list[tuple[Any, ...]], schema: pa.Schema) -> Functio
         for value, field in zip(row, schema, strict=True):
             try:
                 pa.array([value], field.type)
-            except _UNFIT as error:
+            except UNFIT as error:
                 return FunctionError(
                     "LS0303",
                     f'step "{step}" emitted {shown(value)} as "{field.name}", which is {field.type}',

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from lockstep.durations import Duration, duration_text, duration_us
 from lockstep.errors import FunctionError, PlanError
-from lockstep.keyed.functions import shown
+from lockstep.keyed.functions import UNFIT, shown
 from lockstep.plan.schema import parse_schema
 from lockstep.store.types import arrow_type
 
-_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 _QUICK: dict[str, type] = {
     "string": str,
     "boolean": bool,
@@ -440,7 +439,7 @@ def _check(name: str, type_text: str) -> Callable[[Any], None]:
             if value is None or (kind is bool and type_text != "boolean"):
                 raise pa.ArrowTypeError(f"{value!r} is not a {type_text}")
             pa.array([value], arrow)
-        except _UNFIT as error:
+        except UNFIT as error:
             raise FunctionError(
                 "LS0313",
                 f'state "{name}" holds {type_text}, but was given {shown(value)} ({kind.__name__})',

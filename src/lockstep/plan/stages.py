@@ -14,7 +14,7 @@ from functools import cached_property
 
 from lockstep.plan.loops import LoopHead, loop_journal
 from lockstep.plan.specs import StageJournal
-from lockstep.plan.steps import EventTime, OutputMode, Sink, Source, Step, event_times_before
+from lockstep.plan.steps import EventTime, OutputMode, Sink, Source, Step, event_times_before, upstream
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +57,7 @@ class Stage:
 
     def upstream(self, step: Step) -> Iterator[Step]:
         """The step and everything before it in this stage, nearest first, each once."""
-        seen: set[int] = set()
-        waiting = [step]
-        while waiting:
-            current = waiting.pop(0)
-            if id(current) not in seen:
-                seen.add(id(current))
-                yield current
-                waiting += [before for before in current.inputs if not self.is_cut(current, before)]
+        return upstream(step, lambda reader: [one for one in reader.inputs if not self.is_cut(reader, one)])
 
     def is_cut(self, reader: Step, step: Step) -> bool:
         """Whether ``reader`` gets the records of ``step`` through a journal."""

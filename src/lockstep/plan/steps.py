@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -535,8 +535,8 @@ def check_id(id: str, what: str) -> None:
         )
 
 
-def upstream(step: Step) -> Iterator[Step]:
-    """The step and everything before it, nearest first, each once."""
+def upstream(step: Step, inputs_of: Callable[[Step], Iterable[Step]] = lambda step: step.inputs) -> Iterator[Step]:
+    """The step and everything before it, nearest first, each once; ``inputs_of`` says what comes before a step."""
     seen: set[int] = set()
     waiting = [step]
     while waiting:
@@ -544,24 +544,18 @@ def upstream(step: Step) -> Iterator[Step]:
         if id(current) not in seen:
             seen.add(id(current))
             yield current
-            waiting.extend(current.inputs)
+            waiting.extend(inputs_of(current))
 
 
 def event_times_before(step: Step) -> tuple[EventTime, ...]:
     """The event times that hold for a step's output, in order of creation; empty if there is none."""
-    found: dict[int, EventTime] = {}
-    seen: set[int] = set()
-    waiting = [step]
-    while waiting:
-        current = waiting.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        if isinstance(current, EventTime):
-            found[id(current)] = current
-        elif _keeps_time(current):
-            waiting += current.inputs
-    return tuple(sorted(found.values(), key=lambda earlier: earlier.order))
+    found = [earlier for earlier in upstream(step, _timed_inputs) if isinstance(earlier, EventTime)]
+    return tuple(sorted(found, key=lambda earlier: earlier.order))
+
+
+def _timed_inputs(step: Step) -> tuple[Step, ...]:
+    """Where the event times of a step's records come from: nowhere else if it declares them, or has none."""
+    return step.inputs if _keeps_time(step) and not isinstance(step, EventTime) else ()
 
 
 def _keeps_time(step: Step) -> bool:

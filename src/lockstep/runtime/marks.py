@@ -93,8 +93,7 @@ def _was_paused(previous: Entry | None, epoch_time_us: int, pause_us: int) -> bo
 def _known_mark(step: TimeStep, previous: Entry | None, observed: int | None) -> int | None:
     if previous is None:
         return None
-    known = [value for value in (previous.marks.get(step.id), observed) if value is not None]
-    return max(known) if known else None
+    return _later(previous.marks.get(step.id), observed)
 
 
 def _idle_mark(step: TimeStep, mark: int | None, previous: Entry, epoch_time_us: int) -> int | None:

@@ -106,7 +106,8 @@ class SqliteRecord(Part):
             row = connection.execute("SELECT newest_us FROM observed WHERE epoch = ?", (epoch,)).fetchone()
             held = json.loads(row[0]) if row is not None else {}
             text = json.dumps({**newest_us, **held}, sort_keys=True)
-            connection.execute("INSERT OR REPLACE INTO observed VALUES (?, ?)", (epoch, text))
+            if row is None or text != row[0]:
+                connection.execute("INSERT OR REPLACE INTO observed VALUES (?, ?)", (epoch, text))
 
     def observed(self, epoch: int) -> dict[str, int | None]:
         """What was kept for ``epoch``; empty if nothing was."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ from pyspark.sql import SparkSession
 import lockstep as ls
 from lockstep.bench.api.events import SCHEMA, Size, hand_over
 from lockstep.bench.api.workloads import RULES_SCHEMA, Workload
+from lockstep.bench.throughput_by_hand import follow
 from lockstep.errors import RunError
 from lockstep.testing.trial import Trial
 
 LOOK_S = 0.4
 """A watched folder is looked at this often: what is handed over has been seen by then."""
 TIMEOUT_S = 600.0
-_POLL_S = 0.05
 
 Files = Mapping[str, list[Path]]
 
@@ -75,17 +74,10 @@ def by_hand(session: SparkSession, folder: Path, workload: Workload, files: File
         .option("checkpointLocation", str(folder / "checkpoint"))
         .start()
     )
-    took: dict[int, float] = {}
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while query.isActive and len(took) < size.files and time.monotonic() < deadline_s:
-        for progress in query.recentProgress:
-            report = json.loads(progress.json)
-            if report["numInputRows"]:
-                took[report["batchId"]] = report["durationMs"]["triggerExecution"] / 1000
-        time.sleep(_POLL_S)
+    batches = follow(query, size.files, TIMEOUT_S)
     failed = query.exception()
     query.stop()
-    if failed is not None or len(took) < size.files:
+    if failed is not None or not batches:
         raise RunError("LS0630", f"the hand-written query for {workload.name} failed", why=str(failed)[:500])
-    seconds = [took[batch] for batch in sorted(took)]
+    seconds = [batch["ended_s"] - batch["begun_s"] for batch in batches]
     return Measured(seconds[size.warm_up :], pq.read_table(sorted(folder.glob("out/*/*.parquet"))))

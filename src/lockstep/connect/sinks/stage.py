@@ -55,16 +55,20 @@ class StageSinkSide:
     def publish(self, wanted: Publication, output: Output, holder: Holder) -> Publication:
         """Append the records and the fence, or nothing if the fence is there."""
         del holder
-        journal = self._opened()
         # The newest one first: whoever publishes between the two reads has then published this very epoch.
-        last = journal.last_fence()
-        if self.publication(wanted.epoch) is None:
+        last = self._opened().last_fence()
+        held = self.publication(wanted.epoch)
+        if held is None:
             check_order(f"journal {self._spec.name}", wanted.epoch, last)
+            held = self._append(wanted, output)
+        self._stage.remove(output)
+        return held
+
+    def _append(self, wanted: Publication, output: Output) -> Publication:
         batches = list(self._stage.batches(output))
         kept = list(self._kept(batches))
-        published = replace(wanted, published_us=self._clock())
-        held = Publication(**json.loads(journal.publish(wanted.epoch, json.dumps(asdict(published)), kept)))
-        self._stage.remove(output)
+        body = json.dumps(asdict(replace(wanted, published_us=self._clock())))
+        held = Publication(**json.loads(self._opened().publish(wanted.epoch, body, kept)))
         given_up = sum(batch.num_rows for batch in batches) - sum(batch.num_rows for batch in kept)
         if given_up and held.by == wanted.by:
             self._say_given_up(wanted.epoch, given_up)
