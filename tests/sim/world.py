@@ -9,15 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings, Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
-from lockstep.control import supervisor as supervising
-from lockstep.control.supervisor import Supervisor, replica_names
+from lockstep.control.supervisor import Supervisor, Surroundings, replica_names
 from lockstep.observe import promises
 from lockstep.runtime import reporting
 from lockstep.runtime.spec import ReplicaSpec
@@ -151,6 +149,12 @@ class World:
             cast("dict[str, SourceSide]", self.sources),
             cast("dict[str, SinkSide]", self.sinks),
             "supervisor",
+            around=Surroundings(
+                now_us=lambda: self.timeline.now_us,
+                elapsed_s=lambda: self.timeline.elapsed_s,
+                sleep=self._sleep,
+                start=self._spawn,
+            ),
         )
         try:
             self._supervisor.run(self._on_tick)
@@ -206,11 +210,7 @@ class World:
         def now_us() -> int:
             return self.timeline.now_us
 
-        clock = SimpleNamespace(monotonic=lambda: self.timeline.elapsed_s, sleep=self._sleep)
-        with (
-            mock.patch.multiple(supervising, wall_us=now_us, time=clock, ReplicaProcess=self._spawn),
-            mock.patch.object(reporting, "wall_us", now_us),
-        ):
+        with mock.patch.object(reporting, "wall_us", now_us):
             yield
 
 

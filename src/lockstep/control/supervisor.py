@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from lockstep.clock import wall_us
 from lockstep.config import Settings
@@ -29,12 +30,51 @@ STORE_TROUBLE_S_MAX = 60.0
 _PASSING = ("LS0404", "LS0413")
 
 
+class Process(Protocol):
+    """A started replica, as far as its supervisor is concerned."""
+
+    gentle: bool
+
+    @property
+    def pid(self) -> int:
+        """What the replica reports as its process id."""
+
+    def exit_code(self) -> int | None:
+        """How it ended, None while it runs."""
+
+    def full_speed(self) -> None:
+        """Give it its full share: it has caught up."""
+
+    def drain(self) -> None:
+        """Ask it to finish the epoch under way and end."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+class Starter(Protocol):
+    """How a replica becomes a process."""
+
+    def __call__(self, spec: ReplicaSpec, *, gently: bool) -> Process:
+        """Start it."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The clocks and processes around a supervisor: the machine's, or those of a simulation."""
+
+    now_us: Callable[[], int] = wall_us
+    elapsed_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    start: Starter = ReplicaProcess
+
+
 @dataclass
 class Slot:
     """One replica's place: its process and its history."""
 
     name: str
-    process: ReplicaProcess | None = None
+    process: Process | None = None
     started_us: int = 0
     ended_us: int = 0
     exit_code: int | None = None
@@ -59,7 +99,9 @@ class Supervisor:
         sinks: Mapping[str, SinkSide],
         identity: str,
         time_steps: tuple[TimeStep, ...] = (),
+        around: Surroundings | None = None,
     ) -> None:
+        self._around = around or Surroundings()
         self._store = store
         self._template = template
         self._settings = settings
@@ -67,7 +109,7 @@ class Supervisor:
         self._sinks = sinks
         self._identity = identity
         self._time_steps = time_steps
-        self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
+        self._next_retention = self._around.elapsed_s() + RETENTION_INTERVAL_S
         self._next_renewal = 0.0
         self._trouble_since_s: float | None = None
         self.stops = 0
@@ -88,7 +130,7 @@ class Supervisor:
             while not self.stops:
                 self._try_tick()
                 on_tick()
-                time.sleep(TICK_S)
+                self._around.sleep(TICK_S)
             self._drain(on_tick)
         finally:
             self._kill_all()
@@ -99,14 +141,14 @@ class Supervisor:
             self._tick()
             self._trouble_since_s = None
         except StoreError as error:
-            now_s = time.monotonic()
+            now_s = self._around.elapsed_s()
             self._trouble_since_s = self._trouble_since_s or now_s
             if error.code not in _PASSING or now_s - self._trouble_since_s > STORE_TROUBLE_S_MAX:
                 raise
 
     def _renew(self) -> None:
-        if time.monotonic() >= self._next_renewal:
-            self._next_renewal = time.monotonic() + LEASE_S / 4
+        if self._around.elapsed_s() >= self._next_renewal:
+            self._next_renewal = self._around.elapsed_s() + LEASE_S / 4
             self._store.acquire(LEASE, self._identity, LEASE_S)
 
     def _tick(self) -> None:
@@ -114,7 +156,7 @@ class Supervisor:
         progress = {one.replica: one for one in self._store.progress()}
         head = self._store.head()
         head_epoch = head.epoch if head else -1
-        now = wall_us()
+        now = self._around.now_us()
         self._judge(progress, now)
         if self._is_done(head, progress):
             self.done = True
@@ -123,7 +165,7 @@ class Supervisor:
         seen = [self._seen(slot, progress.get(slot.name), head_epoch, now) for slot in self.slots.values()]
         for action in decide(seen, head_epoch, now, self._settings.run):
             self._act(action)
-        if time.monotonic() >= self._next_retention:
+        if self._around.elapsed_s() >= self._next_retention:
             self._retain(list(progress.values()))
 
     def _is_done(self, head: Entry | None, progress: Mapping[str, Progress]) -> bool:
@@ -161,7 +203,7 @@ class Supervisor:
         said = next((one for one in self._store.progress() if one.replica == slot.name), None)
         pid, slot.process = slot.process.pid, None
         # Whatever it ended with: its own checkpoint is what it was outvoted about.
-        slot.exit_code, slot.ended_us = EXIT_DIVERGED if slot.outvoted else code, wall_us()
+        slot.exit_code, slot.ended_us = EXIT_DIVERGED if slot.outvoted else code, self._around.now_us()
         slot.outvoted = False
         if code == EXIT_JOB_ERROR:
             slot.failed_after = said.epoch if said is not None and said.pid == pid else -1
@@ -169,7 +211,7 @@ class Supervisor:
         if said is not None and said.pid == pid:
             # A second Ctrl-C kills: that is how the user wanted it to stop.
             state = "stopped" if code == EXIT_DRAINED or self.stops > 1 else "failed"
-            self._store.report(replace(said, state=state, updated_us=wall_us()))
+            self._store.report(replace(said, state=state, updated_us=self._around.now_us()))
             self._sweep(f"{slot.name}.{said.incarnation}")
         self._store.add_event("replica-ended", f"exit code {code}", slot.name)
 
@@ -201,7 +243,7 @@ class Supervisor:
         self.stops = max(1, self.stops)
 
     def _start(self, slot: Slot, seed: Seed) -> None:
-        now = wall_us()
+        now = self._around.now_us()
         if slot.starts > 0:
             slot.restarts_us.append(now)
         slot.starts += 1
@@ -211,7 +253,7 @@ class Supervisor:
         others_publish = (
             any(other.process is not None for other in self.slots.values()) and self._store.head() is not None
         )
-        slot.process = ReplicaProcess(spec, gently=others_publish)
+        slot.process = self._around.start(spec, gently=others_publish)
         slot.exit_code = None
         self._store.add_event("replica-started", f"pid {slot.process.pid}, start {slot.starts}", slot.name)
 
@@ -266,7 +308,7 @@ class Supervisor:
         self._store.add_event("divergence", text, one.replica)
 
     def _retain(self, progress: list[Progress]) -> None:
-        self._next_retention = time.monotonic() + RETENTION_INTERVAL_S
+        self._next_retention = self._around.elapsed_s() + RETENTION_INTERVAL_S
         given_up = [slot.name for slot in self.slots.values() if slot.given_up]
         floor = floor_epoch(progress, given_up, self._settings.run)
         if floor > self._store.floor():
@@ -277,13 +319,13 @@ class Supervisor:
         for slot in running:
             assert slot.process is not None
             slot.process.drain()
-        deadline = time.monotonic() + self._settings.run.stop_timeout_s
-        while time.monotonic() < deadline and self.stops < 2:
+        deadline = self._around.elapsed_s() + self._settings.run.stop_timeout_s
+        while self._around.elapsed_s() < deadline and self.stops < 2:
             if all(slot.process is None or slot.process.exit_code() is not None for slot in running):
                 return
             self._renew()
             on_tick()
-            time.sleep(TICK_S)
+            self._around.sleep(TICK_S)
 
     def _kill_all(self) -> None:
         running = [(slot, slot.process) for slot in self.slots.values() if slot.process is not None]
