@@ -1,7 +1,7 @@
 # Everything people do here, by name. Each target makes its own environment ready first; nothing else has to be installed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup runtime demo test test-unit test-sim test-spark test-chaos check format reference bench pins clean
+.PHONY: help setup runtime demo test test-unit test-sim test-spark test-chaos check format reference bench bench-engines chaos pins clean
 
 PYTHON_ENV := .venv/bin/python
 PYTEST := $(PYTHON_ENV) -m pytest
@@ -44,8 +44,16 @@ format: setup ## put the code into its format and mend what lint can mend
 reference: setup ## write docs/reference anew from the docstrings
 	@$(PYTHON_ENV) scripts/reference.py
 
-bench: runtime ## measure failover, latency, throughput and the store; JSON and tables
-	@$(PYTHON_ENV) -m lockstep bench all
+bench: runtime ## measure the epoch and compare with other engines; results, page, docs/benchmarks.md (hours; BENCH=--quick: 40 minutes)
+	-@$(PYTHON_ENV) -m lockstep bench epoch --save $(BENCH)
+	-@$(PYTHON_ENV) -m lockstep bench compare --save $(BENCH)
+	@$(PYTHON_ENV) -m lockstep bench docs
+
+chaos: runtime ## hurt a job with two replicas for 10 minutes, check every row, write chaos-report.html (SEED=n repeats a run)
+	@$(PYTHON_ENV) -m lockstep chaos run --minutes 10 --replicas 2 $(if $(SEED),--seed $(SEED))
+
+bench-engines: runtime ## install the engines that Lockstep is compared with, each in an environment of its own
+	@$(PYTHON_ENV) -m lockstep bench install flink bytewax pathway
 
 setup: ## make .venv ready for development, Java included (done by the other targets too)
 	@scripts/setup dev

@@ -63,6 +63,12 @@ class RunSettings(_Strict):
     restart_backoff_s: Seconds = 0.5
     """Wait before the second restart in a row; doubles up to ``restart_backoff_max_s``."""
     restart_backoff_max_s: Seconds = 30.0
+    spares: int = Field(default=1, ge=0, le=4)
+    """Processes that have booted and wait, so that a replica that died is back in seconds; 0 for none.
+
+    One costs memory (about that of a replica) and next to no processor time. There is none in a run until done, nor on
+    a master that is not local, where it would hold executors.
+    """
     on_divergence: Literal["stop", "continue"] = "stop"
     stop_timeout_s: Seconds = 30.0
     """How long a graceful stop may take before it becomes a hard one."""

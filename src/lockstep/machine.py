@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from lockstep.errors import EnvironmentError_
@@ -58,8 +59,9 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
             yield (home / "Contents" / "Home" if (home / "Contents" / "Home").is_dir() else home), folder
 
 
+@cache
 def _ask(home: Path, found_by: str) -> Java | None:
-    """The Java at ``home``, or None if there is none that answers."""
+    """The Java at ``home``, or None if there is none that answers. Asked once: it takes a JVM to answer."""
     try:
         said = subprocess.run(
             [str(home / "bin" / "java"), "-version"],

@@ -15,7 +15,9 @@ import pytest
 import lockstep as ls
 from lockstep.bench.running import JobRun, Run
 from lockstep.connect.reading import Reader
+from lockstep.control.overview import spares
 from lockstep.observe.promises import completeness, once, order
+from lockstep.runtime.phases import KIND
 from tests.chaos.jobs import COUNTS, DISHONEST, POISONED, append, last_totals, totals
 
 FAST = {"retention_epochs_min": "20", "heartbeat_interval_s": "0.5"}
@@ -82,11 +84,15 @@ def test_killing_either_replica_loses_nothing_and_a_damaged_checkpoint_is_seeded
     run = start(runs, Run("counts", COUNTS, replicas=2, settings=FAST), tmp_path)
     run.wait_running()
     feed_while(run, sent, lambda: len(run.store.published(0, 10**9)) > 20, 60, "publishing some epochs")
+    feed_while(run, sent, lambda: ("spare-ready", "") in events_of(run), 120, "a spare to be ready")
 
-    run.kill_replica(run.newest_sealer())
+    victim = run.newest_sealer()
+    run.kill_replica(victim)
     killed_at = len(run.store.published(0, 10**9))
     feed_while(run, sent, run.all_run, 90, "the killed replica to come back")
-    assert len(run.store.published(0, 10**9)) > killed_at + 5, "the survivor went on meanwhile"
+    assert len(run.store.published(0, 10**9)) > killed_at, "the survivor went on meanwhile"
+    begun = [text for _, _, kind, replica, text in run.store.events(limit=10_000) if (kind, replica) == (KIND, victim)]
+    assert [text.split(":")[0] for text in begun] == ["a new process", "a spare"]
 
     pid, _ = run.kill_replica("r1")
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -109,11 +115,12 @@ def test_a_run_goes_on_where_it_was_and_ends_with_its_supervisor(tmp_path: Path,
     first = start(runs, Run("counts", COUNTS, replicas=1, settings=FAST), tmp_path)
     first.wait_running()
     first.wait_until(lambda: all_published(first, sent), 60, "publishing the first records")
-    replica = first.store.progress()[0].pid
-    family = [psutil.Process(replica), *psutil.Process(replica).children(recursive=True)]
+    first.wait_until(lambda: bool(spares(first.store)), 60, "a spare to be booted")
+    family = psutil.Process(first.pid).children(recursive=True)
+    assert {first.store.progress()[0].pid, spares(first.store)[0]["pid"]} <= {one.pid for one in family}
     os.kill(first.pid, signal.SIGKILL)
     _, alive = psutil.wait_procs(family, timeout=20)
-    assert alive == [], "the replica notices that its supervisor is gone, and ends with all its children"
+    assert alive == [], "replica and spare notice that their supervisor is gone, and end with all their children"
     first.kill()
 
     feed(tmp_path, sent, 100)

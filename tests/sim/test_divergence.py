@@ -9,9 +9,10 @@ import pytest
 
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
-from tests.sim.pipeline import digest
-from tests.sim.scenario import SETTINGS, Scenario
-from tests.sim.world import World, run_seed
+from lockstep.sim.pipeline import digest
+from lockstep.sim.running import run_seed
+from lockstep.sim.scenario import SETTINGS, Scenario
+from lockstep.sim.world import World
 
 # The first is three times faster: if it is the one that is hit, it publishes some wrong epochs before anyone objects.
 UNEVEN = (1.0, 3.0, 3.0)

@@ -9,10 +9,10 @@ import pytest
 
 from lockstep.clock import US_PER_S
 from lockstep.runtime import pacing
-from tests.sim.history import PromiseBroken
-from tests.sim.scenario import SETTINGS, Scenario
-from tests.sim.timeline import START_US
-from tests.sim.world import World
+from lockstep.sim.history import PromiseBroken
+from lockstep.sim.scenario import SETTINGS, Scenario
+from lockstep.sim.timeline import START_US
+from lockstep.sim.world import World
 
 BEHIND_EPOCHS = 100
 LATE = Scenario(
@@ -28,7 +28,8 @@ LATE = Scenario(
 HANGING_S = (6.0, 30.0)
 HANG = Scenario(
     faults_s=HANGING_S[1],
-    settings=SETTINGS.model_copy(update={"lead_epochs_max": 3, "lag_timeout_s": 2.0, "hang_timeout_s": 100.0}),
+    lead_epochs_max=3,
+    settings=SETTINGS.model_copy(update={"lag_timeout_s": 2.0, "hang_timeout_s": 100.0}),
 )
 
 
@@ -64,7 +65,8 @@ def test_without_a_longer_interval_it_would_stay_behind_for_ever(monkeypatch: py
 def test_a_replica_that_hangs_stops_the_others_for_the_lag_timeout_at_most(seed: int) -> None:
     gaps_s = _gaps_while_one_hangs(World(seed, HANG))
     # An epoch takes 0.2 s at most and the interval is 0.3 s: whatever is longer is the waiting for who hangs.
-    waits = [gap_s for gap_s in gaps_s if gap_s > 0.6]
+    # (The last gap ends after it moves again, with an epoch of 24 s, for which pacing makes room.)
+    waits = [gap_s for gap_s in gaps_s[:-1] if gap_s > 0.6]
     assert len(waits) == 1
     assert waits[0] < HANG.settings.lag_timeout_s + 0.5
 

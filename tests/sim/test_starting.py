@@ -8,9 +8,9 @@ import pytest
 
 from lockstep.runtime.beginning import Situation, choose
 from lockstep.runtime.checkpoint import Standing
+from lockstep.sim.running import run_seed
+from lockstep.sim.scenario import SETTINGS, Scenario
 from lockstep.store.protocols import Progress
-from tests.sim.scenario import SETTINGS, Scenario
-from tests.sim.world import run_seed
 
 # Struck until it is given up; the other goes on, so that what the first needs is forgotten; then all start again.
 GIVEN_UP = Scenario(

@@ -11,7 +11,7 @@ import pytest
 
 import lockstep as ls
 from lockstep.errors import LockstepError
-from lockstep.runtime.replica import is_job_error
+from lockstep.runtime.endings import is_job_error
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import START_US
 

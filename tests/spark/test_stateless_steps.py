@@ -12,7 +12,7 @@ import pytest
 
 import lockstep as ls
 from lockstep import F
-from lockstep.runtime.replica import is_job_error
+from lockstep.runtime.endings import is_job_error
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import START_US, Trial
 

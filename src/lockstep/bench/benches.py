@@ -47,12 +47,19 @@ def _api() -> Bench:
     return run_api
 
 
+def _epoch() -> Bench:
+    from lockstep.bench.epoch.bench import run_epoch
+
+    return run_epoch
+
+
 BENCHES: dict[str, Callable[[], Bench]] = {
     "failover": _failover,
     "latency": _latency,
     "throughput": _throughput,
     "store": _store,
     "api": _api,
+    "epoch": _epoch,
 }
 """Name -> how to get it. Imported when it is run: three of them import Spark."""
 

@@ -101,7 +101,7 @@ def as_json(report: Report, at: datetime | None = None) -> dict[str, Any]:
 def save(report: Report, project: Path) -> Path:
     """Write the report to ``benchmarks/results`` in the project folder, by bench and date."""
     at = datetime.now(UTC)
-    path = project / RESULTS_FOLDER / f"{report.bench}-{at:%Y-%m-%d}.json"
+    path = project / RESULTS_FOLDER / f"{report.bench}{'-quick' if report.quick else ''}-{at:%Y-%m-%d}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(as_json(report, at), indent=2) + "\n", encoding="utf-8")
     return path
@@ -109,20 +109,29 @@ def save(report: Report, project: Path) -> Path:
 
 def show(report: Report, console: Console) -> None:
     """Print the report as tables."""
-    if not console.is_terminal:
-        # Into a pipe or a file: headings on one line rather than at 80 characters.
-        console = Console(file=console.file, width=WIDTH, highlight=False)
+    console = _wide(console)
     console.print(Text(f"lockstep bench {report.bench}{' --quick' if report.quick else ''}", style="bold"))
     console.print(Text(" ".join(f"{key}={value}" for key, value in machine().items()), style="dim"), soft_wrap=True)
     for figures in report.tables:
-        console.print()
-        console.print(Text(figures.title, style="bold"))
-        console.print(_table(figures.rows), soft_wrap=True)
+        show_table(figures, console)
     console.print()
     for verdict in report.verdicts:
         console.print(_line(verdict), soft_wrap=True)
     for note in report.notes:
         console.print(Text(f"note: {note}", style="dim"), soft_wrap=True)
+
+
+def show_table(figures: Figures, console: Console) -> None:
+    """Print one table with its title."""
+    console = _wide(console)
+    console.print()
+    console.print(Text(figures.title, style="bold"))
+    console.print(_table(figures.rows), soft_wrap=True)
+
+
+def _wide(console: Console) -> Console:
+    """Into a pipe or a file: headings on one line rather than at 80 characters."""
+    return console if console.is_terminal else Console(file=console.file, width=WIDTH, highlight=False)
 
 
 def machine() -> dict[str, Any]:
@@ -173,7 +182,7 @@ def _float_cell(value: float) -> str:
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    columns = list(rows[0]) if rows else []
+    columns = list(dict.fromkeys(name for row in rows for name in row))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         numeric = all(isinstance(row.get(column), int | float | None) for row in rows)

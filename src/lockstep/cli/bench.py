@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lockstep.cli.bench_compare import add_to
 from lockstep.cli.output import out, print_json
 from lockstep.cli.project import project_of
 
@@ -41,6 +42,10 @@ _COMMANDS = {
         "Events per second of windows, joins, process functions, reduce and fold, beside hand-written PySpark.",
         "api --quick",
     ),
+    "epoch": (
+        "The warm stateful epoch and the restart of a replica, split into their parts (about 6 minutes).",
+        "epoch --quick",
+    ),
     "all": ("All of them, one after the other.", "all --save"),
 }
 _ALL = ["store", "latency", "throughput", "api", "failover"]
@@ -60,6 +65,7 @@ def _add_command(name: str, about: str, example: str) -> None:
 
 for _name, (_about, _example) in _COMMANDS.items():
     _add_command(_name, _about, _example)
+add_to(app)
 
 
 def _measure(context: typer.Context, names: list[str], *, quick: bool, as_json: bool, save: bool, keep: bool) -> None:

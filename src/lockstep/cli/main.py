@@ -13,7 +13,23 @@ from typing import Annotated
 
 import typer
 
-from lockstep.cli import bench, check, compact, demo, doctor, explain, ingest, ledger, plan, put, run, status, tail
+from lockstep.cli import (
+    bench,
+    chaos,
+    check,
+    compact,
+    demo,
+    doctor,
+    explain,
+    ingest,
+    ledger,
+    plan,
+    put,
+    run,
+    sim,
+    status,
+    tail,
+)
 from lockstep.cli.output import show_error, to_stderr
 from lockstep.cli.project import Project
 from lockstep.errors import FunctionError, LockstepError, RunError
@@ -77,6 +93,8 @@ app.command("tail", rich_help_panel=_DATA)(tail.tail)
 app.command("compact", rich_help_panel=_DATA)(compact.compact)
 app.command("demo", rich_help_panel=_HELP)(demo.demo)
 app.add_typer(bench.app, name="bench", rich_help_panel=_HELP)
+app.add_typer(chaos.app, name="chaos", rich_help_panel=_HELP)
+app.command("sim", rich_help_panel=_HELP)(sim.sim)
 app.command("doctor", rich_help_panel=_HELP)(doctor.doctor)
 app.command("explain", rich_help_panel=_HELP)(explain.explain)
 

@@ -51,11 +51,14 @@ def status(
 
 
 def _report(name: str, store: Store, overview: Overview) -> dict[str, Any]:
+    from lockstep.control.overview import spares
+
     divergences = store.divergences()
     last = divergences[-1] if divergences else None
     return {
         **overview_json(name, overview),
         "latency_ms": store.latency_ms(),
+        "spares": spares(store),
         "divergences": len(divergences),
         "last_divergence": None
         if last is None
@@ -89,6 +92,8 @@ def _show(report: dict[str, Any], overview: Overview) -> None:
     for replica in health.replicas:
         if replica.note:
             out.print(Text(f"{replica.replica}: {replica.note}"))
+    for spare in report["spares"]:
+        out.print(Text(f"spare: {'ready' if spare['ready'] else 'booting'}, pid {spare['pid']}"))
     out.print()
     if overview.rows_per_s:
         out.print(Text(f"rows/s: {overview.rows_per_s:,.0f}"))

@@ -6,37 +6,29 @@ a line in the table here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from lockstep.connect.protocols import Place, SinkSide, SourceSide
-from lockstep.connect.sinks.at_most_once import AtMostOnceSide
-from lockstep.connect.sinks.console import ConsoleSinkSide
-from lockstep.connect.sinks.files import FilesSinkSide
-from lockstep.connect.sinks.sqlite import SqliteSinkSide
-from lockstep.connect.sinks.stage import StageSinkSide
-from lockstep.connect.sources.collection import CollectionSide
-from lockstep.connect.sources.files import FilesSide
-from lockstep.connect.sources.journal import JournalSide
-from lockstep.connect.sources.rate import RateSide
-from lockstep.connect.sources.stage import StageSide
 from lockstep.connect.specs import spec_from_json
 from lockstep.errors import ConnectError
 from lockstep.plan.specs import Guarantee, SinkSpec, SourceSpec
 
-SOURCES: dict[str, Callable[[Any, Place, str], SourceSide]] = {
-    "journal": JournalSide,
-    "files": FilesSide,
-    "rate": RateSide,
-    "collection": CollectionSide,
-    "stage": StageSide,
+SOURCES = {
+    "journal": "journal:JournalSide",
+    "files": "files:FilesSide",
+    "rate": "rate:RateSide",
+    "collection": "collection:CollectionSide",
+    "stage": "stage:StageSide",
 }
-SINKS: dict[str, Callable[[Any, str, Place], SinkSide]] = {
-    "files": FilesSinkSide,
-    "sqlite": SqliteSinkSide,
-    "console": ConsoleSinkSide,
-    "stage": StageSinkSide,
+SINKS = {
+    "files": "files:FilesSinkSide",
+    "sqlite": "sqlite:SqliteSinkSide",
+    "console": "console:ConsoleSinkSide",
+    "stage": "stage:StageSinkSide",
 }
+"""Kind -> module and class, loaded when one is made: each of Spark's processes that reads a source pays for imports."""
 
 
 def source_side(spec: SourceSpec | Mapping[str, Any], place: Place, source: str) -> SourceSide:
@@ -44,7 +36,8 @@ def source_side(spec: SourceSpec | Mapping[str, Any], place: Place, source: str)
     known = _spec(spec)
     if not isinstance(known, SourceSpec) or known.kind not in SOURCES:
         raise ConnectError("LS0501", f"{_named(known)} cannot be read from", why=f"sources are: {', '.join(SOURCES)}.")
-    return SOURCES[known.kind](known, place, source)
+    made: SourceSide = _loaded("sources", SOURCES[known.kind])(known, place, source)
+    return made
 
 
 def sink_side(
@@ -57,8 +50,16 @@ def sink_side(
     known = _spec(spec)
     if not isinstance(known, SinkSpec) or known.kind not in SINKS:
         raise ConnectError("LS0501", f"{_named(known)} cannot be written to", why=f"sinks are: {', '.join(SINKS)}.")
-    side = SINKS[known.kind](known, sink_id, place)
-    return AtMostOnceSide(side, sink_id, place) if guarantee == "at-most-once" else side
+    side: SinkSide = _loaded("sinks", SINKS[known.kind])(known, sink_id, place)
+    if guarantee != "at-most-once":
+        return side
+    at_most_once: SinkSide = _loaded("sinks", "at_most_once:AtMostOnceSide")(side, sink_id, place)
+    return at_most_once
+
+
+def _loaded(package: str, path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(f"lockstep.connect.{package}.{module}"), name)
 
 
 def _spec(spec: object) -> object:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
@@ -18,6 +19,8 @@ RUN_BEGAN = "run-began-us"
 """Fact: when the newest run of the job began."""
 RUN_SETTINGS = "run-settings"
 """Fact: the settings of the newest run, the job's own options and the command line's included."""
+SPARES = "spares"
+"""Fact: the spares of the newest run, as {"pid", "ready"}."""
 LATENCY_WINDOW_S = 60.0
 RATE_WINDOW_S = 10.0
 _EPOCHS_LOOKED_BACK = 600
@@ -108,6 +111,11 @@ def run_settings(store: Store) -> RunSettings:
     """The settings of the job's newest run; those that this release does not know are passed over."""
     held = json.loads(store.fact(RUN_SETTINGS) or "{}")
     return RunSettings.model_validate({key: value for key, value in held.items() if key in RunSettings.model_fields})
+
+
+def spares(store: Store) -> list[dict[str, Any]]:
+    """The spares whose processes are there: a supervisor that was killed cannot take its word back."""
+    return [one for one in json.loads(store.fact(SPARES) or "[]") if psutil.pid_exists(one["pid"])]
 
 
 def rows_per_s(published: Sequence[Published], now_us: int) -> float:

@@ -13,68 +13,87 @@ from typing import IO
 
 import psutil
 
+from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.environment import process_environment
+from lockstep.runtime.orders import DRAIN
 from lockstep.runtime.spec import ReplicaSpec
 
-GENTLE_NICENESS = 10
+GENTLE_NICENESS = 5
+"""A third of a full share. At 10 (a tenth) a replica that joins others on a machine without idle time never arrives."""
+SPARE_NICENESS = 10
 LOG_BYTES_MAX = 20_000_000
 """A replica's log is begun anew (the old one kept once) when it is longer than this at a start."""
 
 
-class ReplicaProcess:
-    """One started replica: driver, JVM and Python workers."""
+class Group:
+    """A Python process of ours with all below it (JVM, Python workers), which it takes along when it ends."""
 
-    def __init__(self, spec: ReplicaSpec, *, gently: bool = False) -> None:
-        spec.folder.mkdir(parents=True, exist_ok=True)
-        path = spec.folder / "spec.json"
-        spec.write(path)
-        (spec.folder / "error.json").unlink(missing_ok=True)
-        self._log = _opened_log(spec.folder / "log.txt")
+    def __init__(
+        self,
+        module: str,
+        spec: ReplicaSpec,
+        path: Path,
+        log: IO[bytes],
+        *,
+        niceness: int = 0,
+        stdout: int | None = None,
+    ) -> None:
+        self._log = log
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "lockstep.runtime.replica", str(path)],
+            [*command_prefix(spec.replica), sys.executable, "-m", module, str(path)],
             stdin=subprocess.PIPE,
             # Unbuffered: a word to a replica that is gone fails when it is said, and not again when the pipe is closed.
             bufsize=0,
             # Standard output stays ours: the console sink writes there. Everything else goes to the log.
-            stdout=None,
-            stderr=self._log,
+            stdout=stdout,
+            stderr=log,
             cwd=spec.project,
-            env=process_environment(),
+            env={**process_environment(), **replica_environment(spec.replica)},
             start_new_session=True,
         )
-        self.gentle = gently and _may_renice()
-        if self.gentle:
-            # Booting a JVM takes a whole core for seconds; those who are publishing come first.
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, GENTLE_NICENESS)
+        # Booting a JVM takes a whole core for seconds; those who are publishing come first.
+        self.gentle = niceness > 0 and self.renice(niceness)
 
     @property
     def pid(self) -> int:
         """The driver's process id, which is also the group's."""
         return self._process.pid
 
+    def renice(self, niceness: int) -> bool:
+        """Set its share of the processor; whether that was possible, and can be taken back."""
+        shared = _share(self.pid, niceness)
+        if _may_renice():
+            for group in _groups(self.pid):
+                try:
+                    os.setpriority(os.PRIO_PGRP, group, niceness)
+                except ProcessLookupError:
+                    continue
+            return shared is not False
+        return shared is True
+
     def full_speed(self) -> None:
         """Give a replica that was started gently its full share: it has caught up."""
-        self.gentle = False
-        for group in _groups(self.pid):
-            try:
-                os.setpriority(os.PRIO_PGRP, group, 0)
-            except ProcessLookupError:
-                continue
+        self.gentle = not self.renice(0)
 
     def exit_code(self) -> int | None:
         """How it ended, None while it runs."""
         return self._process.poll()
 
-    def drain(self) -> None:
-        """Ask it to finish the epoch under way and end."""
+    def say(self, line: str) -> bool:
+        """Tell it something; whether it was there to listen."""
         if self._process.poll() is not None:
-            return
+            return False
         try:
             assert self._process.stdin is not None
-            self._process.stdin.write(b"drain\n")
-            self._process.stdin.flush()
-        except (BrokenPipeError, OSError) as error:
+            self._process.stdin.write(f"{line}\n".encode())
+        except OSError as error:
             print(f"replica {self.pid} does not listen any more: {error}", file=sys.stderr)
+            return False
+        return True
+
+    def drain(self) -> None:
+        """Ask it to finish the epoch under way and end."""
+        self.say(DRAIN)
 
     def kill(self) -> None:
         """End the whole group at once, and wait until it is gone: its checkpoint is about to be used again."""
@@ -83,6 +102,42 @@ class ReplicaProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._log.close()
+
+
+class ReplicaProcess(Group):
+    """One started replica: driver, JVM and Python workers."""
+
+    def __init__(self, spec: ReplicaSpec, *, gently: bool = False) -> None:
+        path = announced(spec)
+        log = opened_log(spec.folder / "log.txt")
+        super().__init__("lockstep.runtime.replica", spec, path, log, niceness=GENTLE_NICENESS if gently else 0)
+
+
+def announced(spec: ReplicaSpec) -> Path:
+    """Write down what a replica is about to be started with, where its process will read it."""
+    spec.folder.mkdir(parents=True, exist_ok=True)
+    (spec.folder / "error.json").unlink(missing_ok=True)
+    path = spec.folder / "spec.json"
+    spec.write(path)
+    return path
+
+
+def _share(pid: int, niceness: int) -> bool | None:
+    """Set the share of a whole session; None if sessions have none here, False if it did not work now.
+
+    Linux schedules session against session where automatic grouping is on: niceness then counts only within one, and
+    a replica, which has a session of its own, would not be gentle at all (measured).
+    """
+    try:
+        if Path("/proc/sys/kernel/sched_autogroup_enabled").read_text(encoding="ascii").strip() != "1":
+            return None
+        Path(f"/proc/{pid}/autogroup").write_text(str(niceness), encoding="ascii")
+    except FileNotFoundError:
+        return None
+    except OSError:
+        # Ordinary users may do this ten times a second. Whoever gives a share back tries again.
+        return False
+    return True
 
 
 def _may_renice() -> bool:
@@ -134,12 +189,16 @@ def end_leftover(pid: int, folder: Path, patience_s: float) -> bool:
 def _is_replica(pid: int, folder: Path) -> bool:
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and str(folder / "spec.json") in process.cmdline()
+        words = [word for word in process.cmdline() if word.endswith("/spec.json")]
+        # The folder may be that of the spare which became this replica.
+        ours = any(Path(word).is_relative_to(folder.parent.parent) for word in words)
+        return ours and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
 
-def _opened_log(path: Path) -> IO[bytes]:
+def opened_log(path: Path) -> IO[bytes]:
+    """A log to add to."""
     if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
         path.replace(path.with_suffix(".old.txt"))
     return path.open("ab")

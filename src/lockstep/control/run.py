@@ -20,7 +20,8 @@ from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.connect.working import sink_side, source_side
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.processes import end_leftover
-from lockstep.control.supervisor import LEASE, LEASE_S, Supervisor, replica_names
+from lockstep.control.spares import Spares
+from lockstep.control.supervisor import LEASE, LEASE_S, Starter, Supervisor, Surroundings, replica_names
 from lockstep.errors import RunError
 from lockstep.machine import find_java
 from lockstep.plan.fingerprints import differences
@@ -46,6 +47,7 @@ class PreparedRun:
     settings: Settings
     store: Store
     supervisor: Supervisor
+    spares: Spares
     lock: IO[str]
 
 
@@ -66,17 +68,17 @@ def prepare_run(
     lock = _locked(folder, store, graph.name)
     try:
         _take_lease(store, identity)
-        supervisor = _ready(loaded, graph, settings, store, project, identity)
+        supervisor, spares = _ready(loaded, graph, settings, store, project, identity)
     except BaseException:
         store.release(LEASE, identity)
         lock.close()
         raise
-    return PreparedRun(graph, settings, store, supervisor, lock)
+    return PreparedRun(graph, settings, store, supervisor, spares, lock)
 
 
 def _ready(
     loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, project: Path, identity: str
-) -> Supervisor:
+) -> tuple[Supervisor, Spares]:
     """Bring the job's folder into order and make its supervisor."""
     folder = (project / STORE_FOLDER).resolve()
     _follow_plan(store, graph)
@@ -100,10 +102,13 @@ def _ready(
         seed="auto",
         settings=settings.model_dump(mode="json"),
     )
-    return _supervisor(graph, settings, store, template, identity)
+    spares = Spares(store, template, settings, replica_names(settings.run.replicas))
+    return _supervisor(graph, settings, store, template, identity, spares), spares
 
 
-def _supervisor(graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str) -> Supervisor:
+def _supervisor(
+    graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str, start: Starter
+) -> Supervisor:
     place = Place(Path(template.project), Path(template.store), template.job)
     sources: dict[str, SourceSide] = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
     inside = [*(boundary.name for boundary in graph.boundaries), *(loop_journal(head) for head in graph.loops)]
@@ -116,7 +121,8 @@ def _supervisor(graph: Graph, settings: Settings, store: Store, template: Replic
     for side in sources.values():
         # A source that others read too learns here, before the first epoch, that this job will read it.
         side.start()
-    return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph))
+    around = Surroundings(start=start)
+    return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around)
 
 
 def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
@@ -125,9 +131,18 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
         signal.signal(number, lambda *_: supervisor.stop())
+
+    def tend_and_tell() -> None:
+        if supervisor.stops:
+            prepared.spares.close()
+        else:
+            prepared.spares.tend()
+        on_tick()
+
     try:
-        supervisor.run(on_tick)
+        supervisor.run(tend_and_tell)
     finally:
+        prepared.spares.close()
         for number, handler in before.items():
             signal.signal(number, handler)
         prepared.lock.close()

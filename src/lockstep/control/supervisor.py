@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from lockstep.clock import wall_us
+from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control.judging import judge
@@ -18,7 +19,8 @@ from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.supervision import Action, GiveUp, Kill, Seen, Start, StopJob, decide
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.marks import TimeStep, is_over
-from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_JOB_ERROR, ReplicaSpec, Seed
+from lockstep.runtime.sightings import Sightings
+from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.store.protocols import Divergence, Entry, Progress, Store
 
 TICK_S = 0.1
@@ -112,6 +114,10 @@ class Supervisor:
         self._next_retention = self._around.elapsed_s() + RETENTION_INTERVAL_S
         self._next_renewal = 0.0
         self._trouble_since_s: float | None = None
+        self._began_us = self._around.now_us() - round(self._around.elapsed_s() * US_PER_S)
+        self._replaced = False
+        self._sightings = Sightings()
+        self._objected_s: dict[Divergence, float] = {}
         self.stops = 0
         self.slots = {name: Slot(name) for name in replica_names(settings.run.replicas)}
         self.failure: LockstepError | None = None
@@ -126,14 +132,24 @@ class Supervisor:
 
     def run(self, on_tick: Callable[[], None]) -> None:
         """Keep the replicas going until stopped or nothing can be done; leaves no process behind."""
+        with closing(self.steps(on_tick)) as steps:
+            for pause_s in steps:
+                self._around.sleep(pause_s)
+
+    def steps(self, on_tick: Callable[[], None]) -> Generator[float, None, None]:
+        """What :meth:`run` does, step by step; each value is how long to wait before the next."""
         try:
             while not self.stops:
                 self._try_tick()
                 on_tick()
-                self._around.sleep(TICK_S)
-            self._drain(on_tick)
+                yield TICK_S
+            yield from self._drain(on_tick)
         finally:
             self._kill_all()
+
+    def _steady_us(self) -> int:
+        """Now, by a clock that nobody sets: how long something takes must not depend on the other one."""
+        return self._began_us + round(self._around.elapsed_s() * US_PER_S)
 
     def _try_tick(self) -> None:
         """A store that cannot be written for a moment is no reason to end replicas that may well go on."""
@@ -142,22 +158,31 @@ class Supervisor:
             self._trouble_since_s = None
         except StoreError as error:
             now_s = self._around.elapsed_s()
-            self._trouble_since_s = self._trouble_since_s or now_s
+            if self._trouble_since_s is None:
+                self._trouble_since_s = now_s
             if error.code not in _PASSING or now_s - self._trouble_since_s > STORE_TROUBLE_S_MAX:
                 raise
 
     def _renew(self) -> None:
         if self._around.elapsed_s() >= self._next_renewal:
             self._next_renewal = self._around.elapsed_s() + LEASE_S / 4
-            self._store.acquire(LEASE, self._identity, LEASE_S)
+            if not self._store.acquire(LEASE, self._identity, LEASE_S):
+                self._replaced = True
+                raise RunError(
+                    "LS0610",
+                    f'job "{self._template.job}" is supervised by another process now',
+                    why="this one did nothing for so long that its lease was taken over.",
+                    hint="nothing to do: the other one goes on. See `lockstep status`.",
+                )
 
     def _tick(self) -> None:
         self._renew()
-        progress = {one.replica: one for one in self._store.progress()}
+        now = self._steady_us()
+        words = self._sightings.aged(self._store.progress(), now, self._around.elapsed_s())
+        progress = {one.replica: one for one in words}
         head = self._store.head()
         head_epoch = head.epoch if head else -1
-        now = self._around.now_us()
-        self._judge(progress, now)
+        self._judge(progress)
         if self._is_done(head, progress):
             self.done = True
             self.stops = max(1, self.stops)
@@ -203,7 +228,7 @@ class Supervisor:
         said = next((one for one in self._store.progress() if one.replica == slot.name), None)
         pid, slot.process = slot.process.pid, None
         # Whatever it ended with: its own checkpoint is what it was outvoted about.
-        slot.exit_code, slot.ended_us = EXIT_DIVERGED if slot.outvoted else code, self._around.now_us()
+        slot.exit_code, slot.ended_us = EXIT_DIVERGED if slot.outvoted else code, self._steady_us()
         slot.outvoted = False
         if code == EXIT_JOB_ERROR:
             slot.failed_after = said.epoch if said is not None and said.pid == pid else -1
@@ -243,7 +268,7 @@ class Supervisor:
         self.stops = max(1, self.stops)
 
     def _start(self, slot: Slot, seed: Seed) -> None:
-        now = self._around.now_us()
+        now = self._steady_us()
         if slot.starts > 0:
             slot.restarts_us.append(now)
         slot.starts += 1
@@ -253,7 +278,13 @@ class Supervisor:
         others_publish = (
             any(other.process is not None for other in self.slots.values()) and self._store.head() is not None
         )
-        slot.process = self._around.start(spec, gently=others_publish)
+        try:
+            slot.process = self._around.start(spec, gently=others_publish)
+        except OSError as error:
+            # A full disk, or no more processes: a start that failed at once, and is tried again after a pause.
+            slot.exit_code, slot.ended_us = EXIT_FAILED, now
+            self._store.add_event("replica-not-started", str(error), slot.name)
+            return
         slot.exit_code = None
         self._store.add_event("replica-started", f"pid {slot.process.pid}, start {slot.starts}", slot.name)
 
@@ -266,25 +297,31 @@ class Supervisor:
 
     def _failure_of(self, slot: Slot) -> LockstepError | None:
         path = replace(self._template, replica=slot.name).folder / "error.json"
-        if not path.exists():
-            return None
-        return from_wire(json.loads(path.read_text(encoding="utf-8"))["error"])
+        try:
+            return from_wire(json.loads(path.read_text(encoding="utf-8"))["error"])
+        except (OSError, ValueError, KeyError):
+            return None  # it left no word, or the disk had no room for it
 
-    def _judge(self, progress: Mapping[str, Progress], now: int) -> None:
+    def _judge(self, progress: Mapping[str, Progress]) -> None:
         waiting = [one for one in self._store.divergences() if not one.verdict]
         live = [slot.name for slot in self.slots.values() if slot.process is not None and slot.name in progress]
         for one in waiting:
             said = progress.get(one.replica)
             if said is None or said.incarnation != one.incarnation:
                 self._store.judge(one.epoch, one.sink, one.replica, "gone")
+                self._objected_s.pop(one, None)
                 continue
-            judgement = judge(one, self._store.digests(one.epoch), live, self._settings.run.on_divergence, now)
+            waited_s = self._around.elapsed_s() - self._objected_s.setdefault(one, self._around.elapsed_s())
+            now_us = one.at_us + round(waited_s * US_PER_S)
+            judgement = judge(one, self._store.digests(one.epoch), live, self._settings.run.on_divergence, now_us)
             if judgement is None:
                 continue
-            self._store.judge(one.epoch, one.sink, one.replica, judgement.verdict)
-            self._announce(one, judgement.reason, published_is_wrong=judgement.published_is_wrong)
+            # First the deeds, then the note that they are done: the store may refuse any of these writes.
             for name in judgement.wrong:
                 self._quarantine(name, one, progress)
+            self._announce(one, judgement.reason, published_is_wrong=judgement.published_is_wrong)
+            self._store.judge(one.epoch, one.sink, one.replica, judgement.verdict)
+            del self._objected_s[one]
             if judgement.verdict == "stop":
                 self._fail(_disagreement(one))
 
@@ -297,9 +334,9 @@ class Supervisor:
         runs = slot is not None and slot.process is not None and not slot.outvoted
         if slot is None or not runs or said is None or said.incarnation != voted.get(name):
             return
-        slot.outvoted = True
         self._store.add_event("quarantined", f"outvoted about epoch {about.epoch}", name)
         self.kill(name)
+        slot.outvoted = True
 
     def _announce(self, one: Divergence, reason: str, *, published_is_wrong: bool) -> None:
         text = f"{one.replica} against {one.published_by}: {reason}\n{one.detail}"
@@ -314,7 +351,7 @@ class Supervisor:
         if floor > self._store.floor():
             forget(self._store, self._sources, floor)
 
-    def _drain(self, on_tick: Callable[[], None]) -> None:
+    def _drain(self, on_tick: Callable[[], None]) -> Generator[float, None, None]:
         running = [slot for slot in self.slots.values() if slot.process is not None]
         for slot in running:
             assert slot.process is not None
@@ -325,13 +362,16 @@ class Supervisor:
                 return
             self._renew()
             on_tick()
-            self._around.sleep(TICK_S)
+            yield TICK_S
 
     def _kill_all(self) -> None:
         running = [(slot, slot.process) for slot in self.slots.values() if slot.process is not None]
         codes = [process.exit_code() for _, process in running]
         for _, process in running:
             process.kill()
+        if self._replaced:
+            # What the store says of these replicas is about their successors.
+            return
         # Only now is the store told: whatever goes wrong there, no process is left behind.
         for (slot, _), code in zip(running, codes, strict=True):
             self._ended(slot, -signal.SIGKILL if code is None else code)

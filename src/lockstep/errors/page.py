@@ -7,6 +7,7 @@ from importlib import import_module
 
 _AREAS = (
     "ls00",
+    "ls00_sim",
     "ls01",
     "ls01_joins",
     "ls01_loading",
@@ -25,6 +26,9 @@ _AREAS = (
     "ls06",
     "ls06_demo",
     "ls06_bench",
+    "ls06_chaos",
+    "ls06_engines",
+    "ls06_faults",
     "ls06_testing",
 )
 

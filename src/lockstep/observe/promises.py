@@ -167,3 +167,88 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((start, end))
     return joined
+
+
+def without(spans: Iterable[tuple[int, int]], excused: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is left of ``spans`` outside of ``excused``: times in which nobody could have done anything.
+
+    >>> without([(0, 10), (20, 30)], [(5, 22)])
+    [(0, 5), (22, 30)]
+    """
+    left = _joined(spans)
+    for start, end in excused:
+        left = [
+            piece
+            for begin, stop in left
+            for piece in ((begin, min(stop, start)), (max(begin, end), stop))
+            if piece[0] < piece[1]
+        ]
+    return left
+
+
+def incarnation(who: str, deed: str, *, is_live: bool) -> list[str]:
+    """Only a live incarnation acts for a replica: whoever was replaced or retired seals nothing.
+
+    >>> incarnation("r0.2", "seals epoch 7", is_live=True)
+    []
+    >>> incarnation("r0.1", "seals epoch 7", is_live=False)
+    ['incarnation: r0.1 seals epoch 7 although it was retired']
+    """
+    return [] if is_live else [f"incarnation: {who} {deed} although it was retired"]
+
+
+def time(epoch_times_us: Sequence[tuple[int, int]]) -> list[str]:
+    """Epoch time moves on with every epoch, whatever the clocks do. Takes (epoch, epoch time) in order.
+
+    >>> time([(1, 100), (2, 101)])
+    []
+    >>> time([(1, 100), (2, 100)])
+    ['time: epoch 2 is at 100 us, epoch 1 before it at 100 us']
+    """
+    return [
+        f"time: epoch {epoch} is at {at_us} us, epoch {before} before it at {before_us} us"
+        for (before, before_us), (epoch, at_us) in pairwise(epoch_times_us)
+        if at_us <= before_us
+    ]
+
+
+def marks(
+    epoch: int,
+    found: Mapping[str, int | None],
+    before: Mapping[str, int | None],
+    newest_us: Mapping[str, int | None],
+    exact: Iterable[str] = (),
+) -> list[str]:
+    """Each mark is the highest event time of all records before its epoch, and none moves back.
+
+    Takes the marks of ``epoch`` and of the one before it, and the highest event times as computed from the records. The
+    mark of a quiet source may be ahead of its records; of the steps in ``exact`` it is not.
+
+    >>> marks(7, {"at": 90}, {"at": 80}, {"at": 90}, exact=["at"])
+    []
+    >>> marks(7, {"at": 80}, {"at": 80}, {"at": 90})
+    ['marks: epoch 7 has "at" at 80, its records before are at 90']
+    """
+    violations = []
+    for step, mark in found.items():
+        newest = newest_us.get(step)
+        if (mark or 0) < (newest or 0) or (step in exact and mark != newest):
+            violations.append(f'marks: epoch {epoch} has "{step}" at {mark}, its records before are at {newest}')
+        if (mark or 0) < (before.get(step) or 0):
+            violations.append(f'marks: epoch {epoch} moves "{step}" back')
+    return violations
+
+
+def retention(who: str, needed: Mapping[str, int], kept_from: Mapping[str, int]) -> list[str]:
+    """Nothing is forgotten that a replica still needs. Takes, per place, from where it reads and from where it is kept.
+
+    >>> retention("r1.1", {"clicks/0": 40}, {"clicks/0": 40})
+    []
+    >>> retention("r1.1", {"clicks/0": 40}, {"clicks/0": 41})
+    ['retention: r1.1 needs clicks/0 from 40 on, which is kept from 41 on']
+    """
+    return [
+        f"retention: {who} needs {place} from {position} on, which is kept from {kept_from[place]} on"
+        for place, position in needed.items()
+        if position < kept_from.get(place, 0)
+    ]

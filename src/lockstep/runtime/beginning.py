@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
+from lockstep.faults.windows import Window, reached
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
 from lockstep.runtime import checkpoint as checkpoints
@@ -82,7 +83,8 @@ def prepare(
     own, sound = _own(folders, plan, version, store, holder)
     choice = _patient_choice(spec, store, own, sound, settings)
     if choice == "own":
-        for folder in folders:
+        for folder, stage in zip(folders, graph.stages, strict=True):
+            _replay_unobserved(folder, [step.id for step in stage.event_times], store, holder)
             checkpoints.write_fingerprint(folder, plan, version)
         return folders
     fresh = [folder.with_name(f"{folder.name}.new") for folder in folders]
@@ -95,32 +97,57 @@ def prepare(
     for folder, new in zip(folders, fresh, strict=True):
         checkpoints.write_fingerprint(new, plan, version)
         _clear(folder, store, holder, keep=not sound or spec.seed == "peer")
+        reached(Window.SEEDING_HALF_DONE, spec.replica, taken if taken is not None else -1)
         new.rename(folder)
     if taken is not None:
         store.add_event("seeded", f"from {choice} at epoch {taken}", spec.replica)
     return folders
 
 
+def _replay_unobserved(folder: Path, time_steps: Sequence[str], store: Store, holder: Holder) -> None:
+    at, head = checkpoints.standing(folder), store.head()
+    if at is not None and must_replay(at, head.epoch if head else -1, store.observed(at.epoch), time_steps):
+        checkpoints.take_back(folder, at.batch)
+        store.add_event("epoch-replayed", f"what epoch {at.epoch} saw of event time was lost", holder.replica)
+
+
+def must_replay(at: Standing, head: int, observed: Mapping[str, int | None], time_steps: Sequence[str]) -> bool:
+    """Whether the newest epoch of a checkpoint has to be computed again, for what its records say of event time.
+
+    Progress is written to disk a little later than Spark's commit. If the power fails between the two, the next epoch
+    would be sealed with marks that leave this one out, and a replica that kept its watermark would close windows
+    earlier than the others.
+
+    >>> must_replay(Standing(4, 7, 7), 7, {}, ["event_time"]), must_replay(Standing(4, 7, 7), 8, {}, ["event_time"])
+    (True, False)
+    """
+    return at.batch >= 0 and at.epoch >= head and any(step not in observed for step in time_steps)
+
+
 def _patient_choice(spec: ReplicaSpec, store: Store, own: Standing | None, sound: bool, settings: RunSettings) -> str:
     """The choice; if there is none yet but another replica is booting, wait for that one."""
     deadline_s = time.monotonic() + settings.start_timeout_s / 2
     while True:
-        situation = _situation(spec, store, own, sound)
+        situation = situation_of(store, spec.replica, own, sound, wall_us())
         choice = choose(situation, prefer_peer=spec.seed == "peer", seed_beyond_epochs=settings.seed_beyond_epochs)
         if choice:
             return choice
-        booting = [one for one in store.progress() if one.replica != spec.replica and one.state in _BOOTING]
-        fresh = [one for one in booting if wall_us() - one.updated_us < FRESH_S * US_PER_S]
-        if not fresh or time.monotonic() > deadline_s:
+        if not may_wait(store.progress(), spec.replica, wall_us()) or time.monotonic() > deadline_s:
             raise _impossible(situation)
         time.sleep(_POLL_S)
 
 
-def _situation(spec: ReplicaSpec, store: Store, own: Standing | None, sound: bool) -> Situation:
+def may_wait(progress: Sequence[Progress], replica: str, now_us: int) -> bool:
+    """Whether another replica is booting: it may have something to start from in a moment."""
+    booting = [one for one in progress if one.replica != replica and one.state in _BOOTING]
+    return any(abs(now_us - one.updated_us) < FRESH_S * US_PER_S for one in booting)
+
+
+def situation_of(store: Store, replica: str, own: Standing | None, sound: bool, now_us: int) -> Situation:
+    """What the store says when ``replica`` has to choose."""
     head = store.head()
-    now = wall_us()
     accused = {one.published_by for one in store.divergences() if not one.verdict}
-    others = [one for one in store.progress() if one.replica != spec.replica and is_live(one, now)]
+    others = [one for one in store.progress() if one.replica != replica and is_live(one, now_us)]
     holders = {one.replica: Holder(one.replica, one.incarnation) for one in others}
     # Nobody is seeded from a party to a disagreement that is not judged yet: it could be the one that is wrong.
     peers = [one for one in others if store.is_live(holders[one.replica]) and str(holders[one.replica]) not in accused]
@@ -181,7 +208,7 @@ def _own_stage(
         # All replicas change to the new code after the same epoch, or their states would differ for good.
         store.add_event("checkpoint-of-older-code", f"it ends at epoch {at.epoch}", holder.replica)
         return None
-    if at is not None and at.begun_epoch > head_epoch:
+    if at is not None and contradicts(at, head_epoch):
         store.add_event(
             "checkpoint-contradicts-ledger",
             f"it has epoch {at.begun_epoch}, the ledger ends at {head_epoch}",
@@ -189,6 +216,11 @@ def _own_stage(
         )
         return None
     return at or Standing(-1, -1, -1)
+
+
+def contradicts(at: Standing, head_epoch: int) -> bool:
+    """Whether a checkpoint has an epoch that the ledger does not know: it belongs to another history."""
+    return at.begun_epoch > head_epoch
 
 
 def _impossible(situation: Situation) -> RunError:

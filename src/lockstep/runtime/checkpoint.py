@@ -88,6 +88,12 @@ def _check_partition(checkpoint: Path, partition: Path, version: int) -> None:
             raise damaged(checkpoint, f"state {partition.parent.name}/{partition.name} version {number} is empty")
 
 
+def take_back(checkpoint: Path, batch: int) -> None:
+    """Let Spark compute its newest committed batch again: without its commit it counts as begun only."""
+    for name in (str(batch), f".{batch}.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+
+
 def read_fingerprint(checkpoint: Path) -> tuple[dict[str, object], str] | None:
     """The plan and the version of the code that wrote this checkpoint, None for one without a note."""
     path = checkpoint / FINGERPRINT

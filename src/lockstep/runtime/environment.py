@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from lockstep.config import SparkSettings
 from lockstep.machine import find_java
 from lockstep.runtime.archive import archive_options
+from lockstep.runtime.local_files import without_processes
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
 _STREAMING = "org.apache.spark.sql.execution.streaming."
@@ -136,7 +138,23 @@ def open_session(name: str, settings: SparkSettings, scratch: Path) -> SparkSess
     session.sparkContext.setLogLevel("ERROR")
     # PySpark logs every refused plan with a JSON stack trace; our errors say it in the words of the job.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    _skip_lookup(session)
+    without_processes(session)
     return session
+
+
+def _skip_lookup(session: SparkSession) -> None:
+    """Tell Spark that no installed package brings data sources: else it starts a Python process to look for some.
+
+    A job names only Lockstep's own, which is registered by hand. Not part of Spark's interface, so no harm without it.
+    """
+    scala = session._jvm.scala
+    try:
+        manager = getattr(session._jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$")
+        none = getattr(getattr(scala.collection.immutable, "Map$"), "MODULE$").empty()
+        getattr(getattr(manager, "MODULE$"), "dataSourceBuilders_$eq")(scala.Some(none))
+    except (Py4JError, TypeError) as error:
+        print(f"Spark looks for data sources: {error}", file=sys.stderr, flush=True)
 
 
 def refused_settings(settings: SparkSettings) -> list[str]:

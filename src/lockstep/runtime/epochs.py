@@ -15,8 +15,10 @@ from lockstep.config import RunSettings
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide
 from lockstep.connect.sinks.staging import read_batches
 from lockstep.errors import LockstepError, RunError
+from lockstep.faults.windows import Window, reached
 from lockstep.runtime.checkpoint import batch_epoch
 from lockstep.runtime.divergence import describe, differing_rows
+from lockstep.runtime.fence import disagrees, goes_on, is_ours, judged_divergence
 from lockstep.runtime.march import March
 from lockstep.runtime.output import SinkOutput, through_driver, through_executors
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
@@ -77,11 +79,25 @@ class EpochRunner:
             )
         self._march.begun(epoch)
         outputs = self._compute(frame, entry)
+        self._reached(Window.RUN_NO_DIGEST, epoch)
         self._store.add_digests([self._digest(epoch, output) for output in outputs])
-        ours = [self._publish(entry, output) for output in outputs]
+        self._reached(Window.DIGEST_NOT_PUBLISHED, epoch)
+        ours = self._publish_all(entry, outputs)
+        self._reached(Window.PUBLISHED_NOT_NOTED, epoch, published_here=any(ours))
         self._rows_last = sum(output.rows for output in outputs)
         self._store.add_observed(epoch, self._observed())
         self._march.done(self._compiled.stage.number, entry, published_here=any(ours))
+        self._reached(Window.PUBLISHED_NOT_COMMITTED, epoch, published_here=any(ours))
+
+    def _reached(self, window: Window, epoch: int, published_here: bool | None = None) -> None:
+        """A crash window; whoever publishes leads there, or if nobody has yet, whoever is about to."""
+
+        def leading() -> bool:
+            if published_here is not None:
+                return published_here
+            return all(side.publication(epoch) is None for side in self._sinks.values())
+
+        reached(window, self._holder.replica, epoch, leading)
 
     def _compute(self, frame: DataFrame, entry: Entry) -> list[SinkOutput]:
         if self._rows_last + entry.records <= self._settings.rows_through_driver_max:
@@ -98,6 +114,15 @@ class EpochRunner:
             rows=output.rows,
             version=self._version,
         )
+
+    def _publish_all(self, entry: Entry, outputs: Sequence[SinkOutput]) -> list[bool]:
+        """Publish to the sinks in their fixed order; for each whether it was this replica that did."""
+        ours: list[bool] = []
+        for output in outputs:
+            if ours:
+                self._reached(Window.BETWEEN_TWO_SINKS, entry.epoch, published_here=any(ours))
+            ours.append(self._publish(entry, output))
+        return ours
 
     def _publish(self, entry: Entry, output: SinkOutput) -> bool:
         """Publish to one sink; whether it was this replica that did."""
@@ -117,9 +142,9 @@ class EpochRunner:
         # Publishing removes the files of whoever comes second, so a copy to compare has to be read before.
         copy = _staged_table(output.output) if differs else None
         held = side.publish(wanted, output.output, self._holder)
-        if held.digest != output.digest and held.version == self._version:
+        if disagrees(wanted, held):
             self._compare(entry.epoch, output, held, copy)
-        return held.by == wanted.by
+        return is_ours(wanted, held)
 
     def _compare(self, epoch: int, output: SinkOutput, held: Publication, copy: pa.Table | None) -> None:
         """The digests differ: look at the rows; if they are really different, say so and wait for the verdict."""
@@ -161,13 +186,12 @@ class EpochRunner:
     def _await_verdict(self, epoch: int, sink: str) -> None:
         self.diverged = True
         while not self._is_stopping():
-            for one in self._store.divergences():
-                mine = (one.epoch, one.sink, one.replica) == (epoch, sink, self._holder.replica)
-                if mine and one.incarnation == self._holder.incarnation and one.verdict:
-                    self.diverged = False
-                    if one.verdict == "go-on":
-                        return
-                    raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why=one.detail)
+            judged = judged_divergence(self._store.divergences(), epoch, sink, self._holder)
+            if judged is not None:
+                self.diverged = False
+                if goes_on(judged):
+                    return
+                raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why=judged.detail)
             time.sleep(_VERDICT_POLL_S)
         raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why="not judged yet.")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.runtime.pacing import next_record_limit, smoothed_s
-from lockstep.runtime.sealing import Sealer
 from lockstep.store.protocols import Entry, Holder, Published, Store
 
 
@@ -25,6 +26,13 @@ class Standpoint:
     done_us: int = 0
 
 
+class Readiness(Protocol):
+    """Whoever has to know for which epoch a replica is ready: its sealer."""
+
+    def ready(self, epoch: int, observed: Mapping[str, int | None], limit: int | None = None) -> None:
+        """Everything before ``epoch`` is computed; ``observed`` is what the last epoch saw."""
+
+
 class March:
     """Keeps the stages of a replica together: they run side by side, and a seal waits for all of them."""
 
@@ -34,9 +42,10 @@ class March:
         holder: Holder,
         stages: Mapping[int, int],
         settings: RunSettings,
-        sealer: Sealer,
+        sealer: Readiness,
         on_done: Callable[[], None],
         clock: Clock = wall_us,
+        elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._holder = holder
@@ -45,6 +54,9 @@ class March:
         self._sealer = sealer
         self.on_done = on_done
         self._clock = clock
+        self._elapsed_s = elapsed_s
+        self._begun_s: dict[int, float] = {}
+        self._done_s = elapsed_s()
         self._lock = threading.Lock()
         self._limit = settings.records_per_epoch_start
         self._ours: set[int] = set()
@@ -67,6 +79,7 @@ class March:
     def begun(self, epoch: int) -> None:
         """A stage computes ``epoch``."""
         with self._lock:
+            self._begun_s.setdefault(epoch, self._elapsed_s())
             self.at = replace(self.at, working_on=max(epoch, self.at.working_on))
 
     def done(self, stage: int, entry: Entry, *, published_here: bool) -> None:
@@ -83,8 +96,7 @@ class March:
 
     def _finish(self, entry: Entry) -> None:
         now = self._clock()
-        # From when it could have begun: sealed, and the epoch before it done.
-        took_s = max(0.001, (now - max(self.at.done_us, entry.epoch_time_us)) / US_PER_S)
+        took_s = self._took_s(entry, now)
         if entry.epoch in self._ours:
             self._store.add_published(
                 Published(
@@ -109,3 +121,15 @@ class March:
             moved_us=now,
             done_us=now,
         )
+
+    def _took_s(self, entry: Entry, now_us: int) -> float:
+        """From when the epoch could have begun: sealed, and the one before it done.
+
+        Epoch time is another's clock, or this one before it was set. Whatever it says, the epoch took no less than
+        since it was begun here, and no more than since the one before it was done.
+        """
+        elapsed_s = self._elapsed_s()
+        since_begun_s = elapsed_s - self._begun_s.pop(entry.epoch, elapsed_s)
+        since_done_s, self._done_s = elapsed_s - self._done_s, elapsed_s
+        sealed_ago_s = (now_us - entry.epoch_time_us) / US_PER_S
+        return max(0.001, since_begun_s, min(sealed_ago_s, since_done_s))

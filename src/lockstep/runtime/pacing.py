@@ -17,6 +17,8 @@ from lockstep.store.protocols import Progress
 SLACK = 1.3
 """The interval is at least this much longer than the slowest replica's epoch, or it could never gain on the head."""
 SLACK_CATCHING_UP = 2.0
+TELLING_SHARE = 0.1
+"""An epoch that held less of the record limit than this was not slow because of its records."""
 FRESH_S = 5.0
 """A replica that said nothing for this long is not counted; it reports once a second even when idle."""
 _LIVE = frozenset({"running", "catching-up"})
@@ -33,6 +35,8 @@ class View:
     has_data: bool
     progress: Sequence[Progress]
     """Everyone's newest word, the deciding replica's own included."""
+    waited_s: float = 0.0
+    """How long the deciding replica has been ready, by a clock that nobody sets."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,9 @@ def decide(view: View, settings: RunSettings) -> Seal | Wait:
         return Seal()
     since_s = (view.now_us - view.last_sealed_us) / US_PER_S
     if since_s < 0:
-        # The clock was set back: epoch time still moves on, one microsecond at a time, until the clock has caught up.
-        return Seal() if view.has_data else Wait(settings.epoch_interval_s, "clock")
+        # The clock was set back: epoch time moves on one microsecond at a time until the clock has caught up. Interval
+        # and heartbeat hold all the same, counted from when this replica was ready.
+        since_s = view.waited_s
     interval_s = seal_interval_s(view, settings)
     if since_s < interval_s:
         return Wait(round(interval_s - since_s, 6), "interval")
@@ -107,7 +112,9 @@ def is_live(one: Progress, now_us: int) -> bool:
 def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSettings) -> int:
     """The record limit after an epoch of ``records`` took ``epoch_s``: aim at the target time, never more than double.
 
-    An epoch that was not full says nothing about what a full one would take, unless it was too slow already.
+    An epoch that was not full says nothing about what a full one would take, unless it was too slow already. Even then
+    it says nothing if it was nearly empty: few records are not what takes a second on a busy machine, and a limit that
+    follows them down would keep the job at a crawl long after.
 
     >>> next_record_limit(1000, 1000, 0.25, RunSettings(epoch_target_s=1.0))
     2000
@@ -115,8 +122,14 @@ def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSet
     250
     >>> next_record_limit(1000, 10, 0.1, RunSettings(epoch_target_s=1.0))
     1000
+    >>> next_record_limit(20_000, 200, 1.2, RunSettings(epoch_target_s=1.0))
+    20000
     """
-    if epoch_s <= 0 or (records < limit * 0.8 and epoch_s <= settings.epoch_target_s):
+    if (
+        epoch_s <= 0
+        or (records < limit * 0.8 and epoch_s <= settings.epoch_target_s)
+        or records < limit * TELLING_SHARE
+    ):
         return limit
     wanted = int(max(records, 1) * settings.epoch_target_s / epoch_s)
     return max(settings.records_per_epoch_min, min(wanted, limit * 2, settings.records_per_epoch_max))

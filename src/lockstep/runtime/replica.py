@@ -1,8 +1,7 @@
 """One replica: a process with a Spark session that follows the ledger until it is told to stop.
 
-Started by the supervisor as ``python -m lockstep.runtime.replica SPEC``. Its standard input is a pipe from the
-supervisor: a line ``drain`` asks it to finish the epoch under way and end, and the end of the pipe means that the
-supervisor is gone.
+Started by the supervisor as ``python -m lockstep.runtime.replica SPEC``, or begun as a spare (``spare.py``). Its
+standard input is a pipe from the supervisor (``orders.py``).
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import fcntl
 import json
 import os
 import re
-import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,20 +41,19 @@ from lockstep.runtime.checkpoint import standing
 from lockstep.runtime.dead_letters import DeadLetterWriter
 from lockstep.runtime.drain_flag import clear
 from lockstep.runtime.draining import drain
+from lockstep.runtime.endings import exit_code, is_job_error
 from lockstep.runtime.environment import environment_hash, open_session
 from lockstep.runtime.epochs import EpochRunner
 from lockstep.runtime.march import March
 from lockstep.runtime.marks import TimeStep, time_steps
+from lockstep.runtime.orders import Orders
 from lockstep.runtime.pacing import is_live
+from lockstep.runtime.phases import KIND, Phases, since_process_start
 from lockstep.runtime.reporting import Reporter
 from lockstep.runtime.sealing import Sealer
 from lockstep.runtime.source import FORMAT, LockstepSource, SourceOptions
 from lockstep.runtime.spec import (
-    EXIT_CHECKPOINT,
-    EXIT_DIVERGED,
     EXIT_DRAINED,
-    EXIT_FAILED,
-    EXIT_JOB_ERROR,
     EXIT_RETIRED,
     ReplicaSpec,
 )
@@ -64,38 +62,58 @@ from lockstep.store.protocols import Holder, Store
 from lockstep.store.sqlite_store import open_store
 
 _POLL_S = 0.05
-_JOB_ERRORS = ("LS01", "LS02", "LS03", "LS05")
-"""Areas of errors that starting again cannot mend."""
-_PASSING = ("LS0508", "LS0509", "LS0511")
-"""But these can pass: a full disk, a disk that does not answer, a sink that somebody holds locked."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a process has that has booted; a spare has it before it knows which replica it is."""
+
+    job: LoadedJob
+    session: SparkSession
+    stages: tuple[Compiled, ...]
+    drain_flag: Path
+    warm: bool
+    """Whether it has computed some epochs for practice."""
 
 
 class Replica:
     """The parts of a running replica, wired together."""
 
-    def __init__(self, spec: ReplicaSpec, store: Store, holder: Holder) -> None:
+    def __init__(
+        self,
+        spec: ReplicaSpec,
+        store: Store,
+        holder: Holder,
+        phases: Phases | None = None,
+        ready: Ready | None = None,
+    ) -> None:
         self.spec = spec
         self.store = store
         self.holder = holder
         self.settings: Settings = spec.parsed_settings()
         self.drain = threading.Event()
         self.retired = threading.Event()
-        self.drain_flag = spec.folder / "drain"
+        self._ready = ready
+        self.drain_flag = spec.folder / "drain" if ready is None else ready.drain_flag
         self.reporter = Reporter(store, holder, self.retired.set, self.settings.run.lead_epochs_max)
         self.runners: list[EpochRunner] = []
         self.march: March | None = None
         self.sealer: Sealer | None = None
         self.sealing_error: LockstepError | None = None
         self.last_trouble: LockstepError | None = None
+        self._told_phases = False
+        self.phases = phases or Phases("a new process", since_process_start())
 
     def run(self) -> int:
         """Boot, take a checkpoint, follow the ledger; the exit code says how it ended."""
         clear(self.drain_flag)
         self.reporter.start()
-        # From here on the job's file finds its tables as they were copied at its start, whatever became of the files.
-        look_in(Path(self.spec.project), copies_in(self.store, self.spec.tables))
-        job = load_job(self.spec.job_file)
+        if self._ready is not None:
+            return self._follow(self._begin(self._ready))
+        job = load(self.spec, self.store)
+        self.phases.mark("job")
         session = self._boot()
+        self.phases.mark("session")
         if self._is_stopping():
             self.reporter.stop("stopped")
             return EXIT_DRAINED
@@ -103,17 +121,20 @@ class Replica:
 
     def begin(self, job: LoadedJob, session: SparkSession) -> list[StreamingQuery]:
         """Compile the job, put checkpoints in place and start a query for each stage: they follow the ledger."""
-        for name in job.module_names:
-            # Spark's workers cannot import the job's file, so its functions travel whole.
-            cloudpickle.register_pickle_by_value(sys.modules[name])
-        graph = job.job.graph()
-        tasks = self._tasks_max(session)
-        if self._others_publish():
-            frames = source_frames(session, self.spec, self.drain_flag, tasks, warm_up_epochs=EPOCHS)
-            for stage in compile_job(graph, frames, nowhere):
-                warm_up(stage, self.spec.folder / "scratch" / "warm-up", self._is_stopping)
-        stages = compile_job(graph, source_frames(session, self.spec, self.drain_flag, tasks), self._dead_letters())
-        return self._start(graph, stages, self._prepare(graph))
+        stages = compiled(job, session, self.spec, self.drain_flag, self._tasks_max(session))
+        self.phases.mark("compile")
+        return self._begin(Ready(job, session, stages, self.drain_flag, warm=False))
+
+    def _begin(self, ready: Ready) -> list[StreamingQuery]:
+        if not ready.warm and self._others_publish():
+            folder = self.spec.folder / "scratch" / "warm-up"
+            tasks = self._tasks_max(ready.session)
+            rehearsed(ready.job, ready.session, self.spec, self.drain_flag, tasks, folder, self._is_stopping)
+            self.phases.mark("warm-up")
+        graph = ready.job.job.graph()
+        checkpoints = self._prepare(graph)
+        self.phases.mark("seed")
+        return self._start(graph, ready.stages, checkpoints)
 
     def _boot(self) -> SparkSession:
         scratch = self.spec.folder / "scratch"
@@ -133,9 +154,6 @@ class Replica:
     def _is_stopping(self) -> bool:
         return self.drain.is_set() or self.retired.is_set()
 
-    def _dead_letters(self) -> DeadLetterWriter:
-        return DeadLetterWriter(self.spec.store, self.spec.job)
-
     def _prepare(self, graph: Graph) -> tuple[Path, ...]:
         self.reporter.state = "seeding"
         version = graph.version(self.spec.code_hash)
@@ -146,7 +164,7 @@ class Replica:
         sources = self._sources(graph, stages)
         self.sealer = self._new_sealer(sources, time_steps(graph))
         at = {stage.stage.number: _epoch_of(folder) for stage, folder in zip(stages, checkpoints, strict=True)}
-        self.march = March(self.store, self.holder, at, self.settings.run, self.sealer, self.reporter.report)
+        self.march = March(self.store, self.holder, at, self.settings.run, self.sealer, self._epoch_done)
         self._report_from(self.march)
         self.march.take_up()
         queries = [
@@ -154,7 +172,15 @@ class Replica:
             for stage, sinks, checkpoint in zip(stages, sides, checkpoints, strict=True)
         ]
         self.sealer.start()
+        self.phases.mark("query")
         return queries
+
+    def _epoch_done(self) -> None:
+        self.reporter.report()
+        if not self._told_phases:
+            self._told_phases = True
+            self.phases.mark("epoch")
+            self.note(KIND, self.phases.text)
 
     def _open_sinks(self, stage: Compiled) -> dict[str, SinkSide]:
         sinks: dict[str, SinkSide] = {}
@@ -190,8 +216,14 @@ class Replica:
             is_stopping=self._is_stopping,
         )
         self.runners.append(runner)
+
+        def epoch(frame: DataFrame, batch: int) -> None:
+            # Until the first call Spark's planner starts, and a Python process for each source with it.
+            self.phases.mark("planner")
+            runner(frame, batch)
+
         query: StreamingQuery = (
-            stage.frame.writeStream.foreachBatch(runner)
+            stage.frame.writeStream.foreachBatch(epoch)
             .outputMode(stage.output_mode)
             .option("checkpointLocation", str(checkpoint))
             .start()
@@ -267,6 +299,38 @@ class Replica:
             query.stop()
         self.reporter.stop("stopped")
         return EXIT_DRAINED
+
+
+def load(spec: ReplicaSpec, store: Store) -> LoadedJob:
+    """The job, which finds its tables as they were copied at its start, whatever became of the files."""
+    look_in(Path(spec.project), copies_in(store, spec.tables))
+    return load_job(spec.job_file)
+
+
+def compiled(
+    job: LoadedJob, session: SparkSession, spec: ReplicaSpec, drain_flag: Path, tasks_max: int
+) -> tuple[Compiled, ...]:
+    """The job's stages, reading what the ledger says."""
+    for name in job.module_names:
+        # Spark's workers cannot import the job's file, so its functions travel whole.
+        cloudpickle.register_pickle_by_value(sys.modules[name])
+    frames = source_frames(session, spec, drain_flag, tasks_max)
+    return compile_job(job.job.graph(), frames, DeadLetterWriter(spec.store, spec.job))
+
+
+def rehearsed(
+    job: LoadedJob,
+    session: SparkSession,
+    spec: ReplicaSpec,
+    drain_flag: Path,
+    tasks_max: int,
+    folder: Path,
+    should_stop: Callable[[], bool],
+) -> None:
+    """Compute the newest epoch some times, stage by stage, into nowhere: afterwards this JVM is warm."""
+    frames = source_frames(session, spec, drain_flag, tasks_max, warm_up_epochs=EPOCHS)
+    for stage in compile_job(job.job.graph(), frames, nowhere):
+        warm_up(stage, folder, should_stop)
 
 
 def source_frames(
@@ -348,37 +412,31 @@ def _first_line(text: str) -> str:
     return f"{first} {raised[0] if raised else ''}".strip()[:600]
 
 
-def exit_code(error: LockstepError) -> int:
-    """How the process ends for this error."""
-    if error.code == "LS0603":
-        return EXIT_DIVERGED
-    if error.code in ("LS0604", "LS0605", "LS0606"):
-        return EXIT_CHECKPOINT
-    return EXIT_JOB_ERROR if is_job_error(error) else EXIT_FAILED
-
-
-def is_job_error(error: LockstepError) -> bool:
-    """Whether the job itself is wrong, so that starting again would only fail again."""
-    return error.code == "LS0613" or (error.code.startswith(_JOB_ERRORS) and error.code not in _PASSING)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """The process of one replica."""
-    spec = ReplicaSpec.read(Path((arguments or sys.argv[1:])[0]))
+    phases = Phases("a new process", since_process_start())
+    phases.mark("imports")
+    orders = Orders(spare=False)
+    orders.start()
+    run_replica(ReplicaSpec.read(Path((arguments or sys.argv[1:])[0])), orders, phases)
+
+
+def run_replica(spec: ReplicaSpec, orders: Orders, phases: Phases, ready: Ready | None = None) -> None:
+    """Be this replica until the end of the process."""
     spec.folder.mkdir(parents=True, exist_ok=True)
     lock = _locked(spec.folder / "lock")
     store = open_store(Path(spec.store), spec.job)
     holder = store.begin(spec.replica, os.getpid())
-    replica = Replica(spec, store, holder)
-    _listen(replica)
-    code = _guarded(replica, store, holder)
+    replica = Replica(spec, store, holder, phases, ready)
+    replica.drain = orders.drain
+    code = _guarded(replica, store)
     lock.close()
     sys.stdout.flush()
     # No interpreter shutdown: it would wait for threads that wait for Spark. The JVM ends with our end of its pipe.
     os._exit(code)
 
 
-def _guarded(replica: Replica, store: Store, holder: Holder) -> int:
+def _guarded(replica: Replica, store: Store) -> int:
     try:
         _check_environment(store)
         return replica.run()
@@ -391,13 +449,22 @@ def _guarded(replica: Replica, store: Store, holder: Holder) -> int:
 
         traceback.print_exc()
         failure = RunError("LS0601", f"the replica failed: {type(error).__name__}: {error}", hint="see its log.")
-    print(failure, file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(failure, file=sys.stderr, flush=True)
     if replica.drain.is_set() and failure.code == "LS0601":
         return EXIT_DRAINED
-    (replica.spec.folder / "error.json").write_text(json.dumps({"error": failure.to_wire()}), encoding="utf-8")
-    store.add_event("replica-failed", str(failure), holder.replica)
-    replica.reporter.stop("failed")
+    _last_words(replica, failure)
     return exit_code(failure)
+
+
+def _last_words(replica: Replica, failure: LockstepError) -> None:
+    """Say what happened, as far as disk and store take it: they may be what failed, and the end waits for neither."""
+    with suppress(OSError):
+        (replica.spec.folder / "error.json").write_text(json.dumps({"error": failure.to_wire()}), encoding="utf-8")
+    with suppress(OSError, StoreError):
+        replica.store.add_event("replica-failed", str(failure), replica.holder.replica)
+    with suppress(OSError, StoreError):
+        replica.reporter.stop("failed")
 
 
 def _check_environment(store: Store) -> None:
@@ -410,19 +477,6 @@ def _check_environment(store: Store) -> None:
             why=f"versions or pinned settings changed: {held} then, {mine} now; results could differ.",
             hint="run with the same Python and packages, or start the job under another name.",
         )
-
-
-def _listen(replica: Replica) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: replica.drain.set())
-
-    def read() -> None:
-        for line in sys.stdin:
-            if line.strip() == "drain":
-                replica.drain.set()
-        replica.drain.set()
-
-    threading.Thread(target=read, name="supervisor-pipe", daemon=True).start()
 
 
 def _locked(path: Path) -> IO[str]:

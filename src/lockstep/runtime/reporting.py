@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 from collections.abc import Callable
 
-from lockstep.clock import wall_us
+from lockstep.clock import Clock, wall_us
 from lockstep.errors import LockstepError
 from lockstep.runtime.march import Standpoint
 from lockstep.store.protocols import Holder, Progress, Store
@@ -18,8 +19,18 @@ INTERVAL_S = 0.5
 class Reporter(threading.Thread):
     """Reports progress after every epoch and at least every half second; notices when its incarnation is retired."""
 
-    def __init__(self, store: Store, holder: Holder, on_retired: Callable[[], None], lead_epochs: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        holder: Holder,
+        on_retired: Callable[[], None],
+        lead_epochs: int,
+        clock: Clock = wall_us,
+        pid: int | None = None,
+    ) -> None:
         super().__init__(name="reporter", daemon=True)
+        self._clock = clock
+        self._pid = os.getpid() if pid is None else pid
         self._store = store
         self._holder = holder
         self._on_retired = on_retired
@@ -41,7 +52,9 @@ class Reporter(threading.Thread):
                 self.report()
             except LockstepError as error:
                 # The next report may succeed; a store that stays broken shows as silence, and the supervisor acts.
-                print(f"progress not reported: {error}", file=sys.stderr, flush=True)
+                # Nor must a log on a full disk end this thread: the replica would seem to hang for good.
+                with contextlib.suppress(OSError):
+                    print(f"progress not reported: {error}", file=sys.stderr, flush=True)
 
     def report(self) -> None:
         """Report now."""
@@ -51,13 +64,13 @@ class Reporter(threading.Thread):
                 Progress(
                     replica=self._holder.replica,
                     incarnation=self._holder.incarnation,
-                    pid=os.getpid(),
+                    pid=self._pid,
                     state=self._state(at),
                     epoch=at.epoch,
                     epoch_s=at.epoch_s,
                     working_on=at.working_on,
                     records=at.records,
-                    updated_us=wall_us(),
+                    updated_us=self._clock(),
                     moved_us=at.moved_us,
                 )
             )

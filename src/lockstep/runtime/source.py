@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.types import StructType
 
 from lockstep.compile.hidden import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
@@ -29,14 +30,16 @@ from lockstep.connect.working import source_side
 from lockstep.errors import carried_by_spark
 from lockstep.plan.schema import parse_schema
 from lockstep.runtime import drain_flag as draining
-from lockstep.store.arrow import arrow_schema
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store
+from lockstep.store.types import arrow_schema
 
 FORMAT = "lockstep"
 BEFORE_FIRST = -1
 _WAIT_S = 0.2
 _PR_SET_PDEATHSIG = 1
+RECORDS_WITH_PLAN_MAX = 5_000
+"""An epoch of at most so many records travels with its plan; a larger one is read by Spark's tasks, in parallel."""
 _ROWS_PER_CHUNK_BITS = 32
 """Records of a file are numbered (chunk << 32) + row: a chunk never has four thousand million rows."""
 
@@ -94,14 +97,22 @@ class EpochPartition(InputPartition):  # type: ignore[misc]
         self.payload = payload
 
 
-class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Follows the ledger. Plain data until first used, because Spark pickles it."""
+class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
+    """Follows the ledger. Plain data until first used, because Spark pickles it.
+
+    Waking a Python worker for some hundred records takes longer than computing them. Spark lets one kind of reader hand
+    its records over together with the plan; this class is of that kind for small epochs, and an ordinary reader for
+    large ones.
+    """
+
+    simple_reader: None = None
 
     def __init__(self, options: str) -> None:
         self._text = options
         self._options = SourceOptions.from_json(options)
         self._store: Store | None = None
         self._side: SourceSide | None = None
+        self._with_plan: EpochPartition | None = None
 
     def __getstate__(self) -> str:
         return self._text
@@ -145,10 +156,21 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
         side = self._working_side()
         first = before.cut.get(source) if before else None
         slices = side.slices(first if first is not None else side.start(), entry.cut[source])
-        groups = pack(slices, self._options.tasks_max)
+        with_plan = entry.records <= RECORDS_WITH_PLAN_MAX
+        groups = pack(slices, 1 if with_plan else self._options.tasks_max)
         if not groups and self._hidden.marks:
             groups = [[]]
-        return [_partition(entry, group, marks=index == 0) for index, group in enumerate(groups)]
+        partitions = [_partition(entry, group, marks=index == 0) for index, group in enumerate(groups)]
+        self._with_plan = partitions[0] if with_plan and partitions else None
+        return partitions
+
+    def getCache(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch] | None:  # noqa: N802, ARG002
+        """The records that travel with the plan: those of the partition that was just planned, if it is small."""
+        partition, self._with_plan = self._with_plan, None
+        return self.read(partition) if partition is not None else None
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing is kept for later."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task with their hidden columns, the mark row first."""

@@ -6,11 +6,14 @@ import sqlite3
 from pathlib import Path
 
 from lockstep.clock import Clock, wall_us
+from lockstep.faults.switch import switch
 from lockstep.store.database import Database, Format, run_all
 from lockstep.store.facts import FACTS_TABLES, SqliteFacts
+from lockstep.store.faulty import with_faults
 from lockstep.store.leases import LEASES_TABLES, SqliteLeases
 from lockstep.store.ledger import LEDGER_TABLES, SqliteLedger
 from lockstep.store.names import checked_name
+from lockstep.store.protocols import Store
 from lockstep.store.record import RECORD_TABLES, SqliteRecord
 from lockstep.store.replicas import REPLICAS_TABLES, SqliteReplicas
 
@@ -35,7 +38,7 @@ class SqliteStore(SqliteLedger, SqliteLeases, SqliteReplicas, SqliteRecord, Sqli
         self._database.close()
 
 
-def open_store(folder: Path, job: str, clock: Clock = wall_us) -> SqliteStore:
+def open_store(folder: Path, job: str, clock: Clock = wall_us) -> Store:
     """The store of ``job`` in the store's folder (".lockstep"), created if it is not there.
 
     >>> import tempfile
@@ -45,7 +48,8 @@ def open_store(folder: Path, job: str, clock: Clock = wall_us) -> SqliteStore:
     ...     store.close()
     (Holder(replica='r0', incarnation=1), Holder(replica='r0', incarnation=2))
     """
-    return SqliteStore(Database(job_folder(folder, job) / LEDGER_FILE, LEDGER_FORMAT), clock)
+    store = SqliteStore(Database(job_folder(folder, job) / LEDGER_FILE, LEDGER_FORMAT), clock)
+    return store if switch.folder is None else with_faults(store, switch.folder)
 
 
 def job_folder(folder: Path, job: str) -> Path:

@@ -9,8 +9,8 @@ import pytest
 from lockstep.clock import wall_us
 from lockstep.control.health import History, Limits, judge_health
 from lockstep.control.overview import RUN_BEGAN
-from lockstep.store.protocols import Digest, Divergence, Entry, Progress, Published
-from lockstep.store.sqlite_store import SqliteStore, open_store
+from lockstep.store.protocols import Digest, Divergence, Entry, Progress, Published, Store
+from lockstep.store.sqlite_store import open_store
 from tests.unit.cli.conftest import Call
 
 SECOND = 1_000_000
@@ -105,7 +105,7 @@ def test_a_job_that_drains_is_stopping() -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SqliteStore:
+def store(tmp_path: Path) -> Store:
     """A job of two replicas that has sealed five epochs and published four; in the third, the replicas disagree."""
     store = open_store(tmp_path / ".lockstep", "alerts")
     now = wall_us()
@@ -125,7 +125,7 @@ def store(tmp_path: Path) -> SqliteStore:
     return store
 
 
-def test_status_of_a_job_that_is_well(lockstep: Call, store: SqliteStore) -> None:
+def test_status_of_a_job_that_is_well(lockstep: Call, store: Store) -> None:
     said = lockstep("status", "--json")
     assert said.code == 0
     report = said.json()
@@ -138,7 +138,7 @@ def test_status_of_a_job_that_is_well(lockstep: Call, store: SqliteStore) -> Non
     assert "alerts is healthy" in lockstep("status", "alerts").out
 
 
-def test_status_tells_divergence_and_what_was_set_aside(lockstep: Call, store: SqliteStore) -> None:
+def test_status_tells_divergence_and_what_was_set_aside(lockstep: Call, store: Store) -> None:
     store.add_divergence(Divergence(2, "alerts", "r1", 1, "r0.1", "xyz", "abc", "row 1 differs", wall_us()))
     store.set_aside("files", 7, "bad.json: not JSON")
     report = lockstep("status", "--json").json()
@@ -149,7 +149,7 @@ def test_status_tells_divergence_and_what_was_set_aside(lockstep: Call, store: S
     assert "bad.json: not JSON" in said
 
 
-def test_status_of_a_job_whose_replicas_are_gone_ends_with_1(lockstep: Call, store: SqliteStore) -> None:
+def test_status_of_a_job_whose_replicas_are_gone_ends_with_1(lockstep: Call, store: Store) -> None:
     for name in ("r0", "r1"):
         store.report(Progress(name, 1, 2**22 + 1, "running", 4, updated_us=wall_us()))
     said = lockstep("status")
@@ -158,7 +158,7 @@ def test_status_of_a_job_whose_replicas_are_gone_ends_with_1(lockstep: Call, sto
     assert said.out.count("gone") == 2
 
 
-def test_status_counts_the_restarts_of_the_newest_run_only(lockstep: Call, store: SqliteStore) -> None:
+def test_status_counts_the_restarts_of_the_newest_run_only(lockstep: Call, store: Store) -> None:
     for _ in range(5):
         store.add_event("replica-started", "pid 1, start 1", "r1")
     store.set_fact(RUN_BEGAN, str(wall_us() + 1))
@@ -170,9 +170,7 @@ def test_status_counts_the_restarts_of_the_newest_run_only(lockstep: Call, store
     assert restarts == {"r0": 0, "r1": 1}
 
 
-def test_the_ledger_shows_who_sealed_who_published_and_whether_digests_agree(
-    lockstep: Call, store: SqliteStore
-) -> None:
+def test_the_ledger_shows_who_sealed_who_published_and_whether_digests_agree(lockstep: Call, store: Store) -> None:
     entries = lockstep("ledger", "--json").json()["entries"]
     assert [entry["epoch"] for entry in entries] == [0, 1, 2, 3, 4]
     assert [entry["digests_equal"] for entry in entries] == [True, True, False, True, True]
@@ -182,14 +180,14 @@ def test_the_ledger_shows_who_sealed_who_published_and_whether_digests_agree(
     assert {entry["sealed_by"] for entry in entries} == {"r0.1"}
 
 
-def test_the_ledger_as_text_marks_the_epoch_that_differs(lockstep: Call, store: SqliteStore) -> None:
+def test_the_ledger_as_text_marks_the_epoch_that_differs(lockstep: Call, store: Store) -> None:
     lines = lockstep("ledger", "alerts").out.splitlines()
     assert len(lines) == 6
     assert [line.split()[0] for line in lines if "DIFFER" in line] == ["2"]
     assert max(len(line) for line in lines) <= 80
 
 
-def test_last_limits_the_ledger_to_the_newest(lockstep: Call, store: SqliteStore) -> None:
+def test_last_limits_the_ledger_to_the_newest(lockstep: Call, store: Store) -> None:
     assert [e["epoch"] for e in lockstep("ledger", "--last", "2", "--json").json()["entries"]] == [3, 4]
 
 
@@ -200,7 +198,7 @@ def test_without_any_job_the_folder_is_named(lockstep: Call, tmp_path: Path) -> 
     assert not (tmp_path / ".lockstep").exists(), "looking makes nothing"
 
 
-def test_with_several_jobs_one_has_to_be_named(lockstep: Call, store: SqliteStore, tmp_path: Path) -> None:
+def test_with_several_jobs_one_has_to_be_named(lockstep: Call, store: Store, tmp_path: Path) -> None:
     open_store(tmp_path / ".lockstep", "billing").close()
     said = lockstep("ledger")
     assert said.code == 2

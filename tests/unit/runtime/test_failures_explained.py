@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lockstep.errors import ConnectError, FunctionError, LockstepError, RunError, StoreError
-from lockstep.runtime.replica import exit_code, explained_failure
+from lockstep.runtime.endings import exit_code
+from lockstep.runtime.replica import explained_failure
 from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_FAILED, EXIT_JOB_ERROR
 
 

@@ -32,7 +32,7 @@ class Asked:
 
 def test_an_epoch_counts_when_every_stage_has_computed_it(tmp_path: Any) -> None:
     store, sealer, reports = open_store(tmp_path, "job"), Asked(), []
-    march = March(store, Holder("r0", 1), {1: 4, 2: 3}, RunSettings(), sealer, lambda: reports.append(1))  # type: ignore[arg-type]
+    march = March(store, Holder("r0", 1), {1: 4, 2: 3}, RunSettings(), sealer, lambda: reports.append(1))
     assert march.at.epoch == 3
     march.take_up()
     march.done(1, Entry(5, 100, {}), published_here=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,9 +36,13 @@ def test_without_data_the_heartbeat_seals() -> None:
     assert decide(_view(5, 1.0, has_data=False), SETTINGS) == Seal()
 
 
-def test_a_clock_set_back_stops_nothing_that_has_data() -> None:
-    assert decide(_view(5, -3600), SETTINGS) == Seal()
-    assert isinstance(decide(_view(5, -3600, has_data=False), SETTINGS), Wait)
+def test_with_a_clock_set_back_intervals_and_heartbeats_count_from_when_the_replica_was_ready() -> None:
+    view = _view(5, -3600)
+    assert decide(replace(view, waited_s=0.04), SETTINGS) == Wait(0.06, "interval")
+    assert decide(replace(view, waited_s=0.1), SETTINGS) == Seal()
+    quiet = replace(view, has_data=False)
+    assert isinstance(decide(replace(quiet, waited_s=0.9), SETTINGS), Wait)
+    assert decide(replace(quiet, waited_s=1.0), SETTINGS) == Seal()
 
 
 def test_the_interval_follows_the_slowest_live_replica() -> None:

@@ -183,6 +183,21 @@ def test_a_reader_adds_the_mark_row_and_the_hidden_columns_that_are_asked_for(st
     reader.stop()
 
 
+def test_a_small_epoch_travels_with_its_plan_and_a_large_one_does_not(
+    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _seal_all(store, place)
+    reader, span = _reader(place), ({"epoch": 0}, {"epoch": 1})
+    (planned,) = reader.partitions(*span)
+    with_plan = reader.getCache(*span)
+    assert with_plan is not None
+    assert [batch.to_pylist() for batch in with_plan] == [batch.to_pylist() for batch in reader.read(planned)]
+    assert reader.getCache(*span) is None, "records go with the plan they belong to, once"
+    monkeypatch.setattr(source, "RECORDS_WITH_PLAN_MAX", 3)
+    assert reader.partitions(*span)
+    assert reader.getCache(*span) is None
+
+
 def test_a_draining_reader_answers_nothing_and_tells_that_no_epoch_is_under_way(store: Store, place: Place) -> None:
     _seal_all(store, place)
     reader = _reader(place)

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.store.sqlite_store import SqliteStore, open_store
+from lockstep.store.protocols import Store
+from lockstep.store.sqlite_store import open_store
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
+def store(tmp_path: Path) -> Iterator[Store]:
     opened = open_store(tmp_path, "job")
     yield opened
     opened.close()

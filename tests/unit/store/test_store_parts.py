@@ -10,8 +10,8 @@ import pytest
 
 from lockstep.observe.histogram import Histogram
 from lockstep.store import record
-from lockstep.store.protocols import Digest, Divergence, Holder, Progress, Published
-from lockstep.store.sqlite_store import SqliteStore, open_store
+from lockstep.store.protocols import Digest, Divergence, Holder, Progress, Published, Store
+from lockstep.store.sqlite_store import open_store
 
 PUBLISHED = Published(0, "r0", 2_000, 5, ingested_oldest_us=1_000, ingested_newest_us=1_500, epoch_s=0.1)
 DIVERGENCE = Divergence(3, "out", "r1", 1, "r0.1", "bb", "aa", "row 1 differs", at_us=5)
@@ -33,13 +33,13 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: HandClock) -> Iterator[SqliteStore]:
+def store(tmp_path: Path, clock: HandClock) -> Iterator[Store]:
     opened = open_store(tmp_path, "job", clock)
     yield opened
     opened.close()
 
 
-def test_a_lease_is_its_holders_until_it_expires(store: SqliteStore, clock: HandClock) -> None:
+def test_a_lease_is_its_holders_until_it_expires(store: Store, clock: HandClock) -> None:
     assert store.acquire("leader", "a", ttl_s=2.0)
     clock.now_us += 1_999_999
     assert not store.acquire("leader", "b", ttl_s=2.0)
@@ -50,7 +50,7 @@ def test_a_lease_is_its_holders_until_it_expires(store: SqliteStore, clock: Hand
     assert not store.acquire("leader", "a", ttl_s=2.0)
 
 
-def test_renewing_a_lease_prolongs_it(store: SqliteStore, clock: HandClock) -> None:
+def test_renewing_a_lease_prolongs_it(store: Store, clock: HandClock) -> None:
     store.acquire("leader", "a", ttl_s=2.0)
     clock.now_us += 1_500_000
     assert store.acquire("leader", "a", ttl_s=2.0)
@@ -58,7 +58,7 @@ def test_renewing_a_lease_prolongs_it(store: SqliteStore, clock: HandClock) -> N
     assert store.holder("leader") == "a"
 
 
-def test_a_lease_is_released_by_its_holder_only(store: SqliteStore) -> None:
+def test_a_lease_is_released_by_its_holder_only(store: Store) -> None:
     store.acquire("leader", "a", ttl_s=2.0)
     store.release("leader", "b")
     assert store.holder("leader") == "a"
@@ -66,14 +66,14 @@ def test_a_lease_is_released_by_its_holder_only(store: SqliteStore) -> None:
     assert store.holder("leader") is None
 
 
-def test_incarnations_grow_and_are_never_reused(store: SqliteStore) -> None:
+def test_incarnations_grow_and_are_never_reused(store: Store) -> None:
     assert [store.begin("r0", pid) for pid in (1, 2)] == [Holder("r0", 1), Holder("r0", 2)]
     assert store.begin("r1", 3) == Holder("r1", 1)
     store.remove("r0")
     assert store.begin("r0", 4) == Holder("r0", 3)
 
 
-def test_the_newest_incarnation_lives_until_it_is_retired_or_removed(store: SqliteStore) -> None:
+def test_the_newest_incarnation_lives_until_it_is_retired_or_removed(store: Store) -> None:
     old, new = store.begin("r0", 1), store.begin("r0", 2)
     assert (store.is_live(old), store.is_live(new)) == (False, True)
     store.retire("r0")
@@ -84,7 +84,7 @@ def test_the_newest_incarnation_lives_until_it_is_retired_or_removed(store: Sqli
     assert not store.is_live(again)
 
 
-def test_only_the_newest_incarnation_is_listened_to(store: SqliteStore) -> None:
+def test_only_the_newest_incarnation_is_listened_to(store: Store) -> None:
     store.begin("r1", 1)
     store.begin("r0", 1)
     first = Progress("r0", 1, pid=1, state="running", epoch=7, epoch_s=0.25, note="fine", updated_us=3, moved_us=2)
@@ -100,12 +100,12 @@ def test_only_the_newest_incarnation_is_listened_to(store: SqliteStore) -> None:
     assert [word.replica for word in store.progress()] == ["r1"]
 
 
-def test_a_replica_nobody_began_is_not_listened_to(store: SqliteStore) -> None:
+def test_a_replica_nobody_began_is_not_listened_to(store: Store) -> None:
     store.report(Progress("ghost", 1, pid=1, state="running"))
     assert store.progress() == []
 
 
-def test_digests_of_one_version_are_compared(store: SqliteStore) -> None:
+def test_digests_of_one_version_are_compared(store: Store) -> None:
     digest = Digest(1, "out", "r0", 1, "aa", rows=3, version="v1")
     store.add_digests([digest, replace(digest, replica="r1"), replace(digest, replica="r2", digest="bb", version="v2")])
     assert store.digest_mismatches() == []
@@ -115,7 +115,7 @@ def test_digests_of_one_version_are_compared(store: SqliteStore) -> None:
     assert len(store.digests(1)) == 3
 
 
-def test_one_incarnation_that_answers_twice_and_differently_is_a_mismatch(store: SqliteStore) -> None:
+def test_one_incarnation_that_answers_twice_and_differently_is_a_mismatch(store: Store) -> None:
     digest = Digest(1, "out", "r0", 1, "aa", rows=3, version="v1")
     store.add_digests([digest, digest])
     assert store.digests(1) == [digest]
@@ -123,19 +123,19 @@ def test_one_incarnation_that_answers_twice_and_differently_is_a_mismatch(store:
     assert store.digest_mismatches() == [(1, "out")]
 
 
-def test_only_the_first_publication_of_an_epoch_counts(store: SqliteStore) -> None:
+def test_only_the_first_publication_of_an_epoch_counts(store: Store) -> None:
     store.add_published(PUBLISHED)
     store.add_published(replace(PUBLISHED, replica="r1", published_us=900_000))
     assert store.published(0, 9) == [PUBLISHED]
     assert store.latency_ms() == Histogram().add(1.0).summary_ms()
 
 
-def test_an_epoch_without_records_has_no_latency(store: SqliteStore) -> None:
+def test_an_epoch_without_records_has_no_latency(store: Store) -> None:
     store.add_published(replace(PUBLISHED, ingested_oldest_us=None, ingested_newest_us=None))
     assert store.latency_ms()["count"] == 0
 
 
-def test_publications_are_kept_to_a_limit(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publications_are_kept_to_a_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "PUBLISHED_MAX", 5)
     for epoch in range(12):
         store.add_published(replace(PUBLISHED, epoch=epoch))
@@ -143,7 +143,7 @@ def test_publications_are_kept_to_a_limit(store: SqliteStore, monkeypatch: pytes
     assert store.latency_ms()["count"] == 12
 
 
-def test_divergences_are_kept_once_judged_and_bounded(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_divergences_are_kept_once_judged_and_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "DIVERGENCES_MAX", 2)
     store.add_divergence(DIVERGENCE)
     store.add_divergence(replace(DIVERGENCE, detail="again"))
@@ -156,7 +156,7 @@ def test_divergences_are_kept_once_judged_and_bounded(store: SqliteStore, monkey
 
 
 def test_events_are_read_on_from_where_one_was_and_bounded(
-    store: SqliteStore, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record, "EVENTS_MAX", 3)
     store.add_event("died", "r0 died", replica="r0")
@@ -171,14 +171,14 @@ def test_events_are_read_on_from_where_one_was_and_bounded(
     assert len(store.events(limit=2)) == 2
 
 
-def test_the_first_observation_of_an_epoch_holds(store: SqliteStore) -> None:
+def test_the_first_observation_of_an_epoch_holds(store: Store) -> None:
     store.add_observed(1, {"time": 5, "other": None})
     store.add_observed(1, {"time": 6})
     assert store.observed(1) == {"time": 5, "other": None}
     assert store.observed(2) == {}
 
 
-def test_facts_are_put_once_or_set(store: SqliteStore) -> None:
+def test_facts_are_put_once_or_set(store: Store) -> None:
     assert store.fact("plan") is None
     assert store.put_fact_if_absent("plan", "a") == "a"
     assert store.put_fact_if_absent("plan", "b") == "a"

@@ -15,10 +15,10 @@ from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.ranges import BATCH_ROWS, fair_shares, split_range
 from lockstep.connect.specs import JournalSource
 from lockstep.connect.stores import LazyStore
-from lockstep.store.arrow import arrow_schema
 from lockstep.store.journal import open_journal
 from lockstep.store.protocols import Positions
 from lockstep.store.sqlite_store import list_jobs, open_store
+from lockstep.store.types import arrow_schema
 
 
 class JournalSide:

@@ -1,0 +1,15 @@
+"""Two inputs of which one goes quiet, with Bytewax; event time is kept by key, so neither input waits for the other."""
+
+from datetime import timedelta
+
+from bytewax import operators as op
+from bytewax.dataflow import Dataflow
+from common import read, run, write
+from windows import sums
+
+flow = Dataflow("quiet_input")
+both = op.merge("both", read(flow, "steady"), read(flow, "moody"))
+write(sums(both, timedelta(seconds=1), timedelta(milliseconds=500)))
+
+if __name__ == "__main__":
+    run(flow)

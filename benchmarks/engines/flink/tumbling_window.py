@@ -1,0 +1,18 @@
+"""Keyed tumbling windows with Flink SQL."""
+
+from common import EVENT, event_time, publish, read, tables, window_start_ms
+
+t = tables()
+read(t, "events", f"{EVENT}, {event_time('0.5')}")
+publish(
+    t,
+    t.sql_query(f"""
+        SELECT JSON_OBJECT(
+            'key' VALUE key,
+            'window_start_ms' VALUE {window_start_ms()},
+            'events' VALUE COUNT(*),
+            'total' VALUE SUM(amount))
+        FROM TUMBLE(TABLE events, DESCRIPTOR(at), INTERVAL '1' SECOND)
+        GROUP BY key, window_start, window_end
+    """),
+)

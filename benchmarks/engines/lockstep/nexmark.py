@@ -1,0 +1,27 @@
+"""Nexmark with Lockstep: one of the queries of `lockstep.bench.nexmark.queries`, times as milliseconds."""
+
+import os
+
+import lockstep as ls
+from lockstep.bench.nexmark.generator import SCHEMA
+from lockstep.bench.nexmark.queries import QUERIES, site
+
+BID = {"at_ms": "unix_millis(at)"}
+COLUMNS = {
+    "q0": (("auction", "bidder", "price", "extra"), BID),
+    "q1": (("auction", "bidder", "extra"), {**BID, "price": "cast(price as string)"}),
+    "q2": (("auction", "price"), {}),
+    "q3": (("city", "state", "id"), {"name": "name"}),
+    "q4": (("category", "average"), {}),
+    "q5": (("auction", "bids"), {"window_end_ms": "unix_millis(window_end)"}),
+    "q6": (("seller", "auction", "average"), {}),
+    "q7": (("auction", "bidder", "price", "extra"), BID),
+    "q8": (("id",), {"name": "name", "window_start_ms": "unix_millis(window_start)"}),
+}
+
+query = os.environ["BENCH_WORKLOAD"].removeprefix("nexmark_")
+job = ls.Job("nexmark")
+schema = f"seq bigint, sent_us bigint, at_ms bigint, {SCHEMA}"
+results = QUERIES[query](site(job, ls.files("input/nexmark", schema=schema, still_for="0 ms")))
+plain, made = COLUMNS[query]
+results.select(*plain, **made).to(ls.files("output", format="jsonl"))

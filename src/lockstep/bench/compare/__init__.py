@@ -1,0 +1,1 @@
+"""`lockstep bench compare`: the same workloads on Lockstep and on other engines, measured from outside."""

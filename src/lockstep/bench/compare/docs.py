@@ -1,0 +1,231 @@
+"""docs/benchmarks.md, made from the stored results: nothing in it is written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lockstep.bench.compare.page import summary
+from lockstep.bench.compare.plots import Plot, plots
+from lockstep.bench.compare.results import Document, stored
+from lockstep.bench.compare.tables import tables
+from lockstep.bench.report import RESULTS_FOLDER, Figures, cell
+
+DOCS = Path("docs") / "benchmarks.md"
+IMAGES = "images"
+NOTE = "<!-- Made by `lockstep bench docs` from benchmarks/results: change the generator or measure again. -->"
+BEFORE, AFTER = "epoch-before.json", "epoch-after.json"
+_OWN = ("epoch", "failover", "latency", "throughput", "api", "store")
+
+_INTRODUCTION = """\
+# Benchmarks
+
+Every figure here was measured on the machine named beside it, by the command named beside it, and is stored as JSON in
+[benchmarks/results](../benchmarks/results). Nothing is left out because it is unfavourable.
+`lockstep bench list` says what can be measured here; `make bench` measures again and writes this page anew."""
+
+_METHOD = """\
+## How the comparison is made
+
+- One folder per measurement. A feeder process writes JSON-lines files into `input/`, each moved into place whole, every
+  50 ms, at the workload's rates; or all of them at once, for throughput. All engines read the same directory with their
+  own file connector, and write their results to `output/`. The engines take turns on the same machine.
+- An observer process reads the results as they appear. The *wait* of a record is from the moment the feeder wrote it to
+  the moment the observer had its result; for a window, from the record that made it final.
+- Every run is verified: an independent computation over the input files says what had to come out. `right` means that
+  the output is that, nothing lost, nothing repeated, nothing else. A run with a wrong result says so in the table. What
+  a *live* reader saw again, because an engine took it back or wrote it twice, is counted too.
+- CPU is that of the whole process tree (every process is sampled four times a second; children that ended between two
+  samples count as far as their parent's account has them). Memory is the highest sum of proportional set sizes.
+- *Failover* kills, with -9, one replica's driver, JVM and workers (Lockstep), or the others' worker process, which a
+  loop starts again at once, as an operator's would. The *longest gap* is the longest time without any new result.
+  *Normal* means that for two seconds the median wait of each half second is at most twice the p99 from before.
+- *Restart* kills everything and starts it again at once."""
+
+
+def docs(documents: Sequence[Document]) -> str:
+    """The page, from all stored results."""
+    parts = [NOTE, "", _INTRODUCTION, "", *_comparison(documents), *_before_after(documents), *_own(documents)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def write_docs(project: Path) -> Path:
+    """Write the page and its pictures from what is stored in the project."""
+    path = project / DOCS
+    (path.parent / IMAGES).mkdir(parents=True, exist_ok=True)
+    documents = stored(project / RESULTS_FOLDER)
+    path.write_text(docs(documents), encoding="utf-8")
+    for document, measures in best(documents):
+        for name, plot in _pictures(_only(document, measures)):
+            (path.parent / name).write_text(plot.svg + "\n", encoding="utf-8")
+    return path
+
+
+def _only(document: Document, measures: set[str]) -> Document:
+    """A comparison with the cells of some measures."""
+    return {**document, "cells": [one for one in document["cells"] if one["measure"] in measures]}
+
+
+def _pictures(document: Document) -> list[tuple[str, Plot]]:
+    """The plots that the page shows, and where they are: of several of one kind the first."""
+    first: dict[str, Plot] = {}
+    for plot in plots(document):
+        first.setdefault(f"{IMAGES}/bench-{plot.measure}.svg", plot)
+    return list(first.items())
+
+
+def _comparison(documents: Sequence[Document]) -> list[str]:
+    found = best(documents)
+    if not found:
+        return ["## Compared with others", "", "Nothing is stored yet: `lockstep bench compare --save`.", ""]
+    lines = ["## Compared with others", ""]
+    for number, (document, measures) in enumerate(found):
+        lines += [summary(document), ""]
+        if number == 0:
+            lines += [*_engines(document), *_workloads(document)]
+        part = _only(document, measures)
+        lines += [line for name, plot in _pictures(part) for line in (f"![{plot.title}]({name})", "")]
+        for table in tables(part):
+            lines += [f"### {table.title[0].upper()}{table.title[1:]}", "", *markdown(table), ""]
+    return [*lines, _METHOD, ""]
+
+
+def best(documents: Sequence[Document]) -> list[tuple[Document, set[str]]]:
+    """The comparisons to show, and which measures of each: of every measure the newest that was not a quick one.
+
+    All engines of a table come from one run: engines measured on different days are not compared.
+    """
+    chosen: dict[str, Document] = {}
+    compared = [one for one in documents if one["bench"] == "compare"]
+    for document in sorted(compared, key=lambda one: (not one["quick"], one["at"])):
+        for measure in {one["measure"] for one in document["cells"] if "figures" in one}:
+            chosen[measure] = document
+    used = sorted({one["file"]: one for one in chosen.values()}.values(), key=lambda one: str(one["at"]), reverse=True)
+    return [(one, {measure for measure, of in chosen.items() if of is one}) for one in used]
+
+
+def _engines(document: Document) -> list[str]:
+    rows = [
+        {
+            "engine": one["title"],
+            "version": one["version"],
+            "promise": one["missing"] or one["guarantee"],
+        }
+        for one in document["engines"].values()
+    ]
+    return [*markdown(Figures("engines", rows)), ""]
+
+
+def _workloads(document: Document) -> list[str]:
+    rows = [
+        {
+            "workload": one["title"],
+            "records/s": " and ".join(f"{rate:,.0f}" for rate in one["rates_per_s"].values()),
+            "what is computed": one["steps"],
+        }
+        for one in document["workloads"].values()
+    ]
+    return [*markdown(Figures("workloads", rows)), ""] if rows else []
+
+
+def _before_after(documents: Sequence[Document]) -> list[str]:
+    """The same bench before and after the work on speed, figure by figure."""
+    by_file = {one["file"]: one for one in documents}
+    if BEFORE not in by_file or AFTER not in by_file:
+        return []
+    before, after = by_file[BEFORE], by_file[AFTER]
+    lines = ["## Before and after", "", f"`lockstep bench epoch`, {before['at']} and {after['at']}.", ""]
+    for title, rows in before["tables"].items():
+        later = after["tables"].get(title, [])
+        lines += [f"### {title[0].upper()}{title[1:]}", "", *markdown(Figures(title, paired(rows, later))), ""]
+    return lines
+
+
+def paired(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each row of either, under one another: what it is, then its figures. Rows of one name are averaged.
+
+    >>> paired([{"replicas": 1, "p50_ms": 160.0}], [{"replicas": 1, "p50_ms": 70.0}])
+    [{'when': 'before', 'replicas': 1, 'p50_ms': 160.0}, {'when': 'after', 'replicas': 1, 'p50_ms': 70.0}]
+    """
+    keys = list(dict.fromkeys(_name(row) for row in (*before, *after)))
+    found = []
+    for key in keys:
+        for when, rows in (("before", before), ("after", after)):
+            mine = [row for row in rows if _name(row) == key]
+            if mine:
+                found.append({"when": when, **_averaged(mine)})
+    names = list(dict.fromkeys(name for row in found for name in row))
+    return [{name: row.get(name) for name in names} for row in found]
+
+
+def _name(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    return row.get("replicas"), row.get("replica")
+
+
+def _averaged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    averaged: dict[str, Any] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row[name] for row in rows if row.get(name) is not None]
+        if values and all(isinstance(value, float) for value in values):
+            averaged[name] = sum(values) / len(values)
+        else:
+            averaged[name] = values[0] if values else None
+    return averaged
+
+
+def _own(documents: Sequence[Document]) -> list[str]:
+    """The newest stored result of each of Lockstep's own benches; quick ones only if there is no other."""
+    newest: dict[str, Document] = {}
+    for document in sorted(documents, key=lambda one: (not one["quick"], one["at"])):
+        if document["bench"] in _OWN and document["file"] != BEFORE:
+            newest[document["bench"]] = document
+    lines = ["## Lockstep's own benches", ""] if newest else []
+    for bench in _OWN:
+        if bench in newest:
+            lines += _bench(newest[bench])
+    return lines
+
+
+def _bench(document: Document) -> list[str]:
+    machine = document["machine"]
+    quick = ", a quick run" if document["quick"] else ""
+    lines = [
+        f"### lockstep bench {document['bench']}",
+        "",
+        f"{document['at']}, {machine['cores']} cores, {machine['memory_gb']} GB{quick}.",
+        "",
+    ]
+    if targets := document["targets"]:
+        rows = [
+            {
+                "target": one["target"],
+                "value": one["value"],
+                "limit": f"{one['kind']} {cell(one['limit'])}",
+                "met": one["met"],
+            }
+            for one in targets
+        ]
+        lines += [*markdown(Figures("targets", rows)), ""]
+    for title, rows in document["tables"].items():
+        lines += [f"{title[0].upper()}{title[1:]}:", "", *markdown(Figures(title, rows)), ""]
+    return [*lines, *(f"- {note}" for note in document["notes"]), ""]
+
+
+def markdown(table: Figures) -> list[str]:
+    """A table in Markdown, numbers to the right.
+
+    >>> markdown(Figures("t", [{"side": "a|b", "p50_ms": 1.5}, {"side": "c", "p50_ms": None}]))
+    ['| side | p50 ms |', '|---|---:|', '| a\\\\|b | 1.50 |', '| c | - |']
+    """
+    columns = list(dict.fromkeys(name for row in table.rows for name in row))
+    right = [all(isinstance(row.get(name), int | float | None) for row in table.rows) for name in columns]
+    lines = [
+        _line(name.replace("_", " ") for name in columns),
+        f"|{'|'.join('---:' if one else '---' for one in right)}|",
+    ]
+    return [*lines, *(_line(cell(row.get(name)) for name in columns) for row in table.rows)]
+
+
+def _line(words: Iterable[str]) -> str:
+    return f"| {' | '.join(word.replace('|', chr(92) + '|') for word in words)} |"

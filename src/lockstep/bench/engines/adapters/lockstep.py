@@ -1,0 +1,92 @@
+"""Lockstep itself, with one, two or three replicas."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from lockstep.bench.engines.adapters.programs import environment, program, unsupported
+from lockstep.bench.engines.contract import Launch, Options, Reader, Row, Workload
+from lockstep.bench.engines.environments import PROGRAMS
+from lockstep.bench.engines.input import OUTPUT
+from lockstep.bench.engines.readers import PublishedEpochs
+from lockstep.config import STORE_FOLDER
+from lockstep.store.protocols import Progress
+from lockstep.store.sqlite_store import open_store
+
+QUERIES = ("q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8")
+GUARANTEE = "exactly-once: each epoch is published by one atomic act inside the sink"
+
+
+@dataclass(frozen=True)
+class LockstepEngine:
+    """`lockstep run` with so many replicas."""
+
+    replicas: int
+    guarantee: str = GUARANTEE
+
+    @property
+    def name(self) -> str:
+        """lockstep-1, lockstep-2, lockstep-3."""
+        return f"lockstep-{self.replicas}"
+
+    @property
+    def title(self) -> str:
+        """For tables and plots."""
+        return f"Lockstep, {self.replicas} replica{'s' if self.replicas > 1 else ''}"
+
+    def missing(self) -> str | None:
+        """Only the programs can be."""
+        return None if PROGRAMS.is_dir() else f"its programs are in the source tree ({PROGRAMS} is not there)"
+
+    def version(self) -> str:
+        """Lockstep's, and Spark's below it."""
+        return f"{version('lockstep')} on pyspark {version('pyspark')}"
+
+    def supports(self, workload: Workload) -> str | None:
+        """All that have a program."""
+        return unsupported("lockstep", workload, QUERIES, "not among the queries of this comparison")
+
+    def launch(self, workload: Workload, folder: Path, options: Options) -> Launch:
+        """As a user would run it; the same command goes on where it was."""
+        path = program("lockstep", workload)
+        arguments = [sys.executable, "-m", "lockstep", "--project", str(folder), "run", str(path)]
+        arguments += ["--replicas", str(self.replicas), "--master", options.master]
+        arguments += ["--spark-conf", f"spark.sql.shuffle.partitions={options.partitions}"]
+        for key, value in options.settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        return Launch(tuple(arguments), environment(workload, options))
+
+    def ready(self, folder: Path) -> bool:
+        """Whether all replicas compute."""
+        running = [one for one in _progress(folder) if one.state == "running" and one.epoch >= 0]
+        return len(running) >= self.replicas
+
+    def victim(self, folder: Path) -> int | None:
+        """The driver of the replica that is ahead: the one whose death could hurt."""
+        running = [one for one in _progress(folder) if one.state == "running"]
+        return max(running, key=lambda one: (one.epoch, one.replica)).pid if running else None
+
+    def reader(self, workload: Workload, folder: Path) -> Reader:
+        """Follows the manifests of the sink."""
+        del workload
+        return PublishedEpochs(folder / OUTPUT)
+
+    def rows(self, workload: Workload, folder: Path) -> list[Row]:
+        """All epochs."""
+        return self.reader(workload, folder).poll()
+
+
+def _progress(folder: Path) -> list[Progress]:
+    """What the replicas said last; nothing before the job has made its store."""
+    jobs = folder / STORE_FOLDER / "jobs"
+    names = [path.name for path in jobs.iterdir() if path.is_dir()] if jobs.is_dir() else []
+    if not names:
+        return []
+    store = open_store(folder / STORE_FOLDER, names[0])
+    try:
+        return list(store.progress())
+    finally:
+        store.close()

@@ -1,0 +1,103 @@
+"""The feeder: a process of its own that writes a workload's records as they fall due.
+
+``python -m lockstep.bench.engines.feeder WORKLOAD FOLDER --seconds 30 [--rate-scale 0.5] [--quick]``. Every 50 ms what
+is due goes into one file per source. After the time, or on SIGTERM, it writes the closing records and ends; it also
+ends when the process that started it is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from lockstep.bench.engines.catalogue import workload as workload_named
+from lockstep.bench.engines.contract import Input, Workload
+from lockstep.bench.engines.input import Writer, make_folders
+from lockstep.clock import US_PER_S, Clock, wall_us
+
+TICK_S = 0.05
+RECORDS_PER_FILE_MAX = 20_000
+"""After a stall the backlog goes out in files of bounded size."""
+
+
+def due(one: Input, elapsed_s: float, rate_scale: float = 1.0) -> int:
+    """How many records of a source should have been sent so long after the begin; none fall due while it is quiet.
+
+    >>> [due(Input("a", 100, (), (10, 30)), elapsed_s) for elapsed_s in (5, 10, 20, 30, 31)]
+    [500, 1000, 1000, 1000, 1100]
+    """
+    if one.quiet_s is not None:
+        from_s, to_s = one.quiet_s
+        elapsed_s -= min(max(elapsed_s - from_s, 0), to_s - from_s)
+    return int(elapsed_s * one.rate_per_s * rate_scale)
+
+
+class Feed:
+    """One source's writer and how far it is."""
+
+    def __init__(self, workload: Workload, folder: Path, one: Input) -> None:
+        self._workload = workload
+        self._one = one
+        self._writer = Writer(folder, one.source)
+        self.sent = 0
+
+    def send(self, until: int, clock: Clock) -> None:
+        """Write what is due and not yet written."""
+        while self.sent < until:
+            count = min(until - self.sent, RECORDS_PER_FILE_MAX)
+            self._writer.write(self._workload.records(self._one.source, self.sent, count, clock()))
+            self.sent += count
+
+    def close(self, clock: Clock) -> None:
+        """Write the closing records."""
+        rows = self._workload.closing(self._one.source, self.sent, clock())
+        if rows:
+            self._writer.write(rows)
+
+
+def feed(
+    workload: Workload,
+    folder: Path,
+    seconds: float,
+    rate_scale: float,
+    wait: Callable[[float], bool],
+    clock: Clock = wall_us,
+) -> dict[str, int]:
+    """Send what falls due until the time is over or ``wait`` says stop; how many records of each source were sent."""
+    feeds = {one.source: Feed(workload, folder, one) for one in workload.inputs}
+    begun_us = clock()
+    while (elapsed_s := (clock() - begun_us) / US_PER_S) < seconds and not wait(TICK_S):
+        for one in workload.inputs:
+            feeds[one.source].send(due(one, elapsed_s, rate_scale), clock)
+    for each in feeds.values():
+        each.close(clock)
+    return {source: each.sent for source, each in feeds.items()}
+
+
+def main() -> None:
+    """The process of a feeder."""
+    parser = argparse.ArgumentParser(prog="lockstep.bench.engines.feeder")
+    parser.add_argument("workload")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--rate-scale", type=float, default=1.0)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    workload = workload_named(options.workload, quick=options.quick)
+    make_folders(workload, options.folder)
+    parent = os.getppid()
+
+    def wait(seconds: float) -> bool:
+        return stop.wait(seconds) or os.getppid() != parent
+
+    print(feed(workload, options.folder, options.seconds, options.rate_scale, wait))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""A replica killed in one of the crash windows of the life of an epoch: where no kill from outside can aim at."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import ClassVar
+
+from lockstep.chaos.actions.processes import victim
+from lockstep.chaos.vocabulary import Action, Deed, Field, Need, Part
+from lockstep.control.processes import kill_tree
+from lockstep.faults.orders import Orders, Window, WindowOrder
+
+REACHED_S_MAX = 15.0
+"""Every epoch passes every window, and a heartbeat makes one every second: by then it was reached, or never is."""
+SEEDED_S_MAX = 60.0
+"""A replica takes its seed last, after its JVM is up."""
+LEADING_SHARE = 0.5
+
+
+class CrashWindow(Action):
+    """kill -9 of a replica's whole tree, by itself, in a window."""
+
+    requires = frozenset({Need.OTHER_REPLICA, Need.FAULTS})
+    takes = frozenset({Part.REPLICA})
+    lasts_s_max = REACHED_S_MAX
+    weight = 0.5
+    window: ClassVar[Window]
+
+    def begin(self, field: Field, draw: Random) -> Deed:
+        """Give the order; every second time only where this replica is the first there, if it ever is."""
+        one = victim(field, draw)
+        leading = draw.random() < LEADING_SHARE
+        orders = Orders(field.orders)
+        order = WindowOrder(f"{self.name}-{draw.getrandbits(40):010x}", self.window, replica=one.name, leading=leading)
+        orders.give(order)
+        where = f"{one.name} is to be killed {_words(self.window)}"
+        return Deed(
+            f"{where}, where it is the first" if leading else where,
+            replica=one.name,
+            data={"order": order.name, "window": self.window.value, "leading": leading},
+            lasts_s=REACHED_S_MAX,
+            undo=lambda: _take_back(orders, order.name),
+            happened=lambda: orders.obeyed(order.name) is not None,
+        )
+
+
+class SealedNotRun(CrashWindow):
+    """Its entry is in the ledger; whoever sealed it computes nothing any more."""
+
+    name = "crash-sealed-not-run"
+    title = "kill -9 a replica when it has sealed an epoch and not run it"
+    window = Window.SEALED_NOT_RUN
+
+
+class RunNoDigest(CrashWindow):
+    """Computed, and nobody knows."""
+
+    name = "crash-run-no-digest"
+    title = "kill -9 a replica when it has run an epoch and reported no digest"
+    window = Window.RUN_NO_DIGEST
+
+
+class DigestNotPublished(CrashWindow):
+    """Its digest is in the store, its rows are nowhere."""
+
+    name = "crash-digest-not-published"
+    title = "kill -9 a replica when it has reported an epoch's digest and not published it"
+    window = Window.DIGEST_NOT_PUBLISHED
+
+
+class BetweenTwoSinks(CrashWindow):
+    """One sink has the epoch, the next does not."""
+
+    name = "crash-between-two-sinks"
+    title = "kill -9 a replica when it has published an epoch to one sink and not to the next"
+    window = Window.BETWEEN_TWO_SINKS
+
+    def missing(self, field: Field) -> str | None:
+        """There have to be two sinks."""
+        if (reason := super().missing(field)) is not None:
+            return reason
+        head = field.store.head()
+        sinks = {one.sink for one in field.store.digests(max(0, head.epoch - 1))} if head is not None else set()
+        return None if len(sinks) > 1 else "the job has one sink"
+
+
+class PublishedNotNoted(CrashWindow):
+    """The sinks have it, the store does not know."""
+
+    name = "crash-published-not-noted"
+    title = "kill -9 a replica when it has published an epoch and not told the store"
+    window = Window.PUBLISHED_NOT_NOTED
+
+
+class PublishedNotCommitted(CrashWindow):
+    """The sinks have it, its own checkpoint does not: it is replayed."""
+
+    name = "crash-published-not-committed"
+    title = "kill -9 a replica when it has published an epoch and Spark has not committed it"
+    window = Window.PUBLISHED_NOT_COMMITTED
+
+
+class SeedingHalfDone(Action):
+    """Killed once to make it take a seed, and again in the middle of that."""
+
+    name = "crash-seeding-half-done"
+    title = "kill -9 a replica, and again when it is being seeded: its old checkpoint is gone, the new one not in place"
+    requires = frozenset({Need.OTHER_REPLICA, Need.FAULTS})
+    takes = frozenset({Part.REPLICA})
+    lasts_s_max = SEEDED_S_MAX
+    weight = 0.5
+
+    def begin(self, field: Field, draw: Random) -> Deed:
+        """Give the order, then kill it."""
+        one = victim(field, draw)
+        orders = Orders(field.orders)
+        order = WindowOrder(f"{self.name}-{draw.getrandbits(40):010x}", Window.SEEDING_HALF_DONE, replica=one.name)
+        orders.give(order)
+        kill_tree(one.pid)
+        return Deed(
+            f"kill -9 of all of {one.name} ({one.pid}), and again when it is half seeded",
+            replica=one.name,
+            data={"order": order.name, "pid": one.pid},
+            lasts_s=SEEDED_S_MAX,
+            undo=lambda: _take_back(orders, order.name),
+            happened=lambda: orders.obeyed(order.name) is not None,
+        )
+
+
+def _take_back(orders: Orders, name: str) -> None:
+    orders.take_back(name)
+
+
+def _words(window: Window) -> str:
+    """As a part of a sentence.
+
+    >>> _words(Window.DIGEST_NOT_PUBLISHED)
+    'at "digest, not published"'
+    """
+    return f'at "{window.value.replace("-not-", ", not ").replace("-no-", ", no ").replace("-", " ")}"'
+
+
+ACTIONS: tuple[Action, ...] = (
+    SealedNotRun(),
+    RunNoDigest(),
+    DigestNotPublished(),
+    BetweenTwoSinks(),
+    PublishedNotNoted(),
+    PublishedNotCommitted(),
+    SeedingHalfDone(),
+)

@@ -1,0 +1,68 @@
+"""The same sealed epochs once more, undisturbed: one replica in a fresh folder, over a copy of ledger and journals."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from lockstep.chaos.field import JobProcess
+from lockstep.chaos.subject import Subject, copy_project
+from lockstep.config import STORE_FOLDER
+from lockstep.errors import RunError
+from lockstep.faults.switch import FOLDER_VARIABLE
+from lockstep.store.journal import JOURNALS_FOLDER
+from lockstep.store.protocols import Item, Store
+from lockstep.store.sqlite_store import open_store
+
+SEALER = "chaos"
+START_S_MAX = 180.0
+EPOCH_S_MAX = 2.0
+"""What an epoch may take on average; in all, a run of a thousand epochs may take half an hour."""
+
+
+def recompute(subject: Subject, project: Path, folder: Path, note: Callable[[str], None]) -> int:
+    """Compute everything in ``project``'s ledger again in ``folder``; the last epoch that is published there."""
+    folder.mkdir()
+    job = copy_project(subject, project, folder)
+    journals = project / STORE_FOLDER / JOURNALS_FOLDER
+    if journals.exists():
+        shutil.copytree(journals, folder / STORE_FOLDER / JOURNALS_FOLDER)
+    before = open_store(project / STORE_FOLDER, subject.graph.name)
+    fresh = open_store(folder / STORE_FOLDER, subject.graph.name)
+    try:
+        last = copy_ledger(before, fresh, [step.id for step in subject.graph.sources])
+    finally:
+        before.close()
+        fresh.close()
+    note(f"computing {last + 1} epochs again, undisturbed, with one replica")
+    arguments = ["-m", "lockstep", "--project", str(folder), "run", job, "--replicas", "1"]
+    arguments += ["--until-epoch", str(last), "--set", "retention_epochs_min=1000000"]
+    environment = {key: value for key, value in os.environ.items() if key != FOLDER_VARIABLE}
+    run = JobProcess("the undisturbed run", arguments, folder / "run.log", folder, environment)
+    try:
+        run.wait_end(START_S_MAX + EPOCH_S_MAX * last)
+    finally:
+        run.kill()
+    return last
+
+
+def copy_ledger(before: Store, fresh: Store, sources: list[str]) -> int:
+    """Seal the same entries in an empty ledger, with everything that was sealed beside them; the last epoch."""
+    entries = before.entries(0, 2**62)
+    if not entries or entries[0].epoch != 0:
+        raise RunError(
+            "LS0656",
+            "the ledger does not begin with epoch 0",
+            why="nothing was sealed." if not entries else f"its first entry is epoch {entries[0].epoch}.",
+        )
+    items: list[Item] = [item for source in sources for item in before.items(source, -(2**62), 2**62)]
+    holder = fresh.begin(SEALER, os.getpid())
+    for number, entry in enumerate(entries):
+        # All items at once: they are looked up by position, not by epoch.
+        fresh.seal(entry, holder, items if number == 0 else ())
+    for source, position, reason in before.set_aside_items():
+        fresh.set_aside(source, position, reason)
+    fresh.remove(SEALER)
+    return entries[-1].epoch

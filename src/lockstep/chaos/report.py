@@ -1,0 +1,192 @@
+"""The report of a chaos run: one HTML file with everything in it, to open, keep or send."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html import escape
+from importlib.metadata import version
+from string import Template
+
+import psutil
+
+from lockstep.chaos.checking import Verdict
+from lockstep.chaos.figures import Cost
+from lockstep.chaos.picture import COLOURS, draw, group_of
+from lockstep.chaos.playing import Outcome, seconds_after
+from lockstep.chaos.running import Doing
+from lockstep.chaos.timeline import SIGNS, Line
+from lockstep.clock import US_PER_S
+from lockstep.machine import find_java
+
+_PAGE = Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Lockstep chaos: seed $seed</title>
+<style>
+  body { font: 16px/1.55 system-ui, sans-serif; color: #1f2937; background: #fafaf9; margin: 0 }
+  main { max-width: 72rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem }
+  h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .4rem }
+  h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem }
+  p { max-width: 50rem; margin: .6rem 0 }
+  .verdict { display: inline-block; padding: .3rem .8rem; border-radius: .4rem; font-weight: 600; margin: .6rem 0 }
+  .good { background: #d1fae5; color: #065f46 } .bad { background: #fee2e2; color: #991b1b }
+  figure { margin: 1.2rem 0; padding: 1rem; background: #fff; border: 1px solid #e5e7eb; border-radius: .6rem }
+  figure svg { width: 100%; height: auto; display: block }
+  .scroll { overflow-x: auto }
+  table { border-collapse: collapse; background: #fff; font-variant-numeric: tabular-nums; font-size: .9rem }
+  th, td { padding: .35rem .8rem; border-bottom: 1px solid #e5e7eb; text-align: left; vertical-align: top }
+  td.n, th.n { text-align: right; white-space: nowrap }
+  td.faint { color: #6b7280 }
+  .dot { display: inline-block; min-width: 1.3rem; padding: 0 .2rem; border-radius: .3rem }
+  .dot { color: #fff; text-align: center }
+  .ok { color: #065f46; font-weight: 600 } .no { color: #991b1b; font-weight: 600 }
+  pre, code { font-size: .82rem } pre { background: #fff; border: 1px solid #e5e7eb; border-radius: .6rem }
+  pre { padding: 1rem; overflow-x: auto }
+  details summary { cursor: pointer }
+  footer { color: #6b7280; font-size: .85rem; margin-top: 2.5rem }
+</style>
+</head>
+<body><main>
+<h1>Chaos: $title</h1>
+<p>$intro</p>
+<div class="verdict $mood">$verdict</div>
+<p>Run it again: <code>$command</code></p>
+<figure>$picture</figure>
+<h2>The actions</h2>
+<p>As an independent reader of the sink saw them, who polls it every 10 ms. Undisturbed, epochs became visible every
+$gap_p50 (p99 $gap_p99), $latency_p50 (p99 $latency_p99) after their oldest record. <em>Gap</em>: the longest time
+without a new epoch around the action. <em>Latency</em>: the oldest record that became visible until the job had
+recovered. <em>Normal after</em>: until the last epoch whose latency was above $slow. <em>Recovered</em>: until every
+replica that the action took computed again. Actions that overlap share their cost.</p>
+<div class="scroll"><table>
+<thead><tr><th></th><th class="n">at</th><th>action</th><th>what was done</th><th class="n">gap</th>
+<th class="n">latency</th><th class="n">normal after</th><th class="n">recovered</th></tr></thead>
+<tbody>
+$actions
+</tbody>
+</table></div>
+<h2>The checks</h2>
+<p>The output was compared with $told_by.</p>
+<div class="scroll"><table>
+<thead><tr><th>check</th><th></th><th>what was looked at</th></tr></thead>
+<tbody>
+$checks
+</tbody>
+</table></div>
+<h2>The timeline</h2>
+<details><summary>$lines_count lines</summary><pre>$lines</pre></details>
+<h2>The job</h2>
+<details><summary>$job_file</summary><pre>$job</pre></details>
+<footer>$machine<br>$made</footer>
+</main></body>
+</html>
+""")
+
+
+def report_html(outcome: Outcome, costs: Mapping[int, Cost], command: str) -> str:
+    """The report as a page that needs nothing else."""
+    usual, subject = outcome.usual, outcome.wish.subject
+    failed = [verdict.name for verdict in outcome.verdicts if not verdict.passed]
+    return _PAGE.substitute(
+        seed=outcome.wish.seed,
+        title=escape(subject.graph.name),
+        intro=escape(_intro(outcome)),
+        mood="bad" if failed else "good",
+        verdict=escape(f"Failed: {', '.join(failed)}" if failed else "Nothing lost, nothing twice, every check passed"),
+        command=escape(command),
+        picture=_inline_svg(draw(outcome, "svg")),
+        gap_p50=seconds(usual.gap_p50_s),
+        gap_p99=seconds(usual.gap_p99_s),
+        latency_p50=seconds(usual.latency_p50_s),
+        latency_p99=seconds(usual.latency_p99_s),
+        slow=seconds(usual.slow_s),
+        actions="\n".join(_action(one, outcome, costs) for one in outcome.doings),
+        told_by=escape(subject.told_by),
+        checks="\n".join(_check(one) for one in outcome.verdicts),
+        lines_count=len(outcome.lines),
+        lines=escape("\n".join(map(_line, outcome.lines))),
+        job_file=escape(subject.loaded.path.name),
+        job=escape(subject.loaded.path.read_text(encoding="utf-8").rstrip()),
+        machine=escape(machine_text()),
+        made=escape(
+            f"made by `lockstep chaos run` at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC in {outcome.took_s:.0f} s"
+        ),
+    )
+
+
+def seconds(value: float) -> str:
+    """A length of time, in milliseconds if short.
+
+    >>> seconds(0.1234), seconds(2.345)
+    ('123 ms', '2.3 s')
+    """
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def machine_text() -> str:
+    """What it ran on, in one line."""
+    memory_gb = psutil.virtual_memory().total / 2**30
+    return (
+        f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.system()} {platform.machine()}; "
+        f"Lockstep {version('lockstep')}, PySpark {version('pyspark')}, Java {find_java().version}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+def _intro(outcome: Outcome) -> str:
+    wish = outcome.wish
+    done = sum(one.deed is not None for one in outcome.doings)
+    fed = sum(outcome.acknowledged.values())
+    many = "1 replica" if wish.replicas == 1 else f"{wish.replicas} replicas"
+    short = " It was cut short by Ctrl-C." if outcome.cut_short else ""
+    return (
+        f"The job ran with {many}, as `lockstep run` runs it; {fed:,} records were fed and {len(outcome.sightings):,} "
+        f"epochs became visible. {done} actions were done to it, all fixed by seed {wish.seed}.{short}"
+    )
+
+
+def _action(one: Doing, outcome: Outcome, costs: Mapping[int, Cost]) -> str:
+    colour = COLOURS[group_of(one.action.takes)]
+    dot = f'<td><span class="dot" style="background:{colour}">{one.planned.number}</span></td>'
+    name = f"<td>{escape(one.action.name)}</td>"
+    if one.deed is None:
+        return f'<tr>{dot}<td></td>{name}<td class="faint" colspan="5">left out: {escape(one.skipped)}</td></tr>'
+    cost = costs[one.planned.number]
+    text = one.deed.text if one.happened else f"{one.deed.text} (it never came to it)"
+    cells = [
+        seconds(cost.gap_max_s),
+        seconds(cost.latency_max_s),
+        "at once" if not cost.normal_after_s else seconds(cost.normal_after_s),
+        _recovered(one),
+    ]
+    figures = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+    at = f'<td class="n">{seconds_after(outcome, one.struck_us):.1f} s</td>'
+    return f"<tr>{dot}{at}{name}<td>{escape(text)}</td>{figures}</tr>"
+
+
+def _recovered(one: Doing) -> str:
+    if not one.over_us:
+        return "never"
+    return seconds((one.over_us - one.struck_us) / US_PER_S) if group_of(one.action.takes) != "input" else "–"
+
+
+def _check(one: Verdict) -> str:
+    said = '<span class="ok">passed</span>' if one.passed else '<span class="no">failed</span>'
+    complaints = "".join(f"<br><code>{escape(complaint)}</code>" for complaint in one.complaints)
+    return f"<tr><td>{escape(one.name)}</td><td>{said}</td><td>{escape(one.looked_at)}{complaints}</td></tr>"
+
+
+def _line(line: Line) -> str:
+    return f"{line.at_s:8.1f} s {SIGNS[line.kind]} {line.text}"
+
+
+def _inline_svg(file: bytes) -> str:
+    """Only the element: the XML head of a file has no place inside a page."""
+    text = file.decode("utf-8")
+    return text[text.index("<svg") :]

@@ -1,0 +1,181 @@
+"""`lockstep sim`: run replicas, supervisor and store in a simulation, with every fault that a seed draws."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lockstep.cli.output import err, out, plain_table, to_stderr
+from lockstep.errors import EnvironmentError_
+
+if TYPE_CHECKING:
+    from lockstep.sim.exploring import Wish
+    from lockstep.sim.running import Failure
+    from lockstep.sim.world import World
+
+_SEEDS = 1000
+
+
+def sim(
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Run this one seed.", show_default=False)] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help=f"Explore so many seeds (without --seed: {_SEEDS}).", show_default=False),
+    ] = None,
+    first: Annotated[int, typer.Option("--from", metavar="N", help="The first seed to explore.")] = 0,
+    trace: Annotated[bool, typer.Option("--trace", help="Tell the whole story, one line per event.")] = False,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, max=3, metavar="N", help="How many replicas (else the seed says).")
+    ] = None,
+    plant: Annotated[
+        str, typer.Option(metavar="BUG", help="Plant a bug, to see which promise breaks.", show_default=False)
+    ] = "",
+    changed: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="NAME=VALUE", help="Change the seed's scenario; may be given several times."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes side by side.")] = os.cpu_count() or 1,
+    bugs: Annotated[bool, typer.Option("--bugs", help="List the bugs that can be planted, and end.")] = False,
+) -> None:
+    """Simulate a job under faults and check every promise after every step.
+
+    A seed fixes everything: who crashes or hangs when, how long writes take, which clock jumps. Nothing runs but this
+    process: no Spark, no files. Exit code 1 if a promise broke; then the first failing seed is shown, shrunk.
+
+    [bold]Examples[/bold]
+
+      lockstep sim --seed 4711 --trace
+
+      lockstep sim --seeds 10000
+
+      lockstep sim --plant unbounded-lead
+    """
+    if bugs:
+        _list_bugs()
+        return
+    wish = _wish(plant, replicas, changed or [])
+    if seed is not None and seeds is None:
+        raise typer.Exit(_run_one(wish, seed, trace=trace))
+    raise typer.Exit(_explore(wish, first if seed is None else seed, seeds or _SEEDS, jobs))
+
+
+def _list_bugs() -> None:
+    from lockstep.sim.bugs import BUGS
+
+    table = plain_table("bug", "breaks", "what is wrong")
+    for bug in BUGS:
+        table.add_row(bug.name, bug.promise, bug.sentence)
+    out.print(table)
+
+
+def _wish(plant: str, replicas: int | None, changed: Sequence[str]) -> Wish:
+    from lockstep.sim.bugs import BUGS, bug_named
+    from lockstep.sim.exploring import Wish
+
+    if plant and bug_named(plant) is None:
+        raise EnvironmentError_(
+            "LS0016",
+            f'there is no bug "{plant}" to plant',
+            hint=f"one of: {', '.join(bug.name for bug in BUGS)}. `lockstep sim --bugs` says what they are.",
+        )
+    changes = _parsed(changed)
+    return Wish(plant, {**changes, "replicas": replicas} if replicas is not None else changes)
+
+
+def _parsed(changed: Sequence[str]) -> Mapping[str, Any]:
+    """What ``--with NAME=VALUE`` says, checked against what a scenario has."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from lockstep.sim.scenario import Scenario
+
+    found: dict[str, Any] = {}
+    for one in changed:
+        name, _, value = one.partition("=")
+        names = [field for field in Scenario.__dataclass_fields__ if field != "settings"]
+        if name not in names:
+            raise EnvironmentError_("LS0016", f'a scenario has no "{name}"', hint=f"it has: {', '.join(names)}.")
+        try:
+            whole = TypeAdapter(Scenario).validate_python({name: json.loads(value)})
+        except (ValidationError, ValueError):
+            default = json.dumps(getattr(Scenario(), name))
+            example = shlex.quote(f"{name}={default}")
+            raise EnvironmentError_(
+                "LS0016", f"--with {one} cannot be read", hint=f"give a value as in JSON: --with {example}."
+            ) from None
+        found[name] = getattr(whole, name)
+    return found
+
+
+def _run_one(wish: Wish, seed: int, *, trace: bool) -> int:
+    from lockstep.sim.running import Failure
+
+    found = wish.run(seed, whole=trace)
+    if isinstance(found, Failure):
+        _tell(found.story)
+        out.print(f"[bold red]seed {seed} breaks a promise[/bold red]", soft_wrap=True)
+        out.print(found.violation, soft_wrap=True, markup=False)
+        return 1
+    if trace:
+        _tell(found.history.story)
+    out.print(_summary(seed, found), soft_wrap=True)
+    return 0
+
+
+def _tell(story: Sequence[str]) -> None:
+    for line in story:
+        out.print(line, soft_wrap=True, markup=False)
+
+
+def _summary(seed: int, world: World) -> str:
+    replicas, epochs, took_s = world.scenario.replicas, world.head + 1, world.timeline.elapsed_s
+    met = f"{world.faults.struck} faults, {len(world.processes)} starts"
+    return f"seed {seed}: {replicas} replicas, {epochs} epochs in {took_s:.0f} s, {met}: every promise held"
+
+
+def _explore(wish: Wish, first: int, count: int, jobs: int) -> int:
+    from lockstep.sim.exploring import explore
+
+    began_s = time.monotonic()
+    done: int = 0
+    failure: Failure | None = None
+    try:
+        with err.status("starting", spinner="line") as status:
+            for done, failure in explore(wish, first, count, jobs):  # noqa: B007 (the last of them counts)
+                status.update(f"{done} of {count} seeds, {done / (time.monotonic() - began_s):.0f} a second")
+    except KeyboardInterrupt:
+        to_stderr(f"stopped after {done} of {count} seeds, from {first} on: every promise held")
+        return 130
+    took_s = time.monotonic() - began_s
+    to_stderr(f"{done} seeds in {took_s:.1f} s, {done / took_s:.0f} a second")
+    if failure is None:
+        out.print(f"seeds {first} to {first + count - 1}: every promise held", soft_wrap=True)
+        return 0
+    _show_shrunk(wish, failure)
+    return 1
+
+
+def _show_shrunk(wish: Wish, failure: Failure) -> None:
+    from lockstep.sim.shrinking import changes
+
+    out.print(f"[bold red]seed {failure.seed} breaks a promise[/bold red]", soft_wrap=True)
+    out.print(failure.violation, soft_wrap=True, markup=False)
+    smallest = failure
+    try:
+        with err.status("shrinking", spinner="line") as status:
+            smallest = wish.shrink(failure, lambda one: status.update(f"shrinking: {one.strikes} faults"))
+    except KeyboardInterrupt:
+        to_stderr("not shrunk any further")
+    out.print("\nThe smallest scenario found in which it breaks:", soft_wrap=True)
+    _tell(smallest.story)
+    out.print(smallest.violation, soft_wrap=True, markup=False)
+    differs = changes(smallest.scenario, wish.base(failure.seed))
+    words = ["lockstep", "sim", "--seed", str(failure.seed), *(["--plant", wish.bug] if wish.bug else [])]
+    for name, value in differs.items():
+        words += ["--with", f"{name}={json.dumps(value)}"]
+    out.print(f"\nagain: {shlex.join([*words, '--trace'])}", soft_wrap=True, markup=False)

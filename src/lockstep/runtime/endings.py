@@ -1,0 +1,25 @@
+"""How a replica's process ends for an error: what its supervisor then does follows from the exit code."""
+
+from __future__ import annotations
+
+from lockstep.errors import LockstepError
+from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_FAILED, EXIT_JOB_ERROR
+
+_JOB_ERRORS = ("LS01", "LS02", "LS03", "LS05")
+"""Areas of errors that starting again cannot mend."""
+_PASSING = ("LS0508", "LS0509", "LS0511")
+"""But these can pass: a full disk, a disk that does not answer, a sink that somebody holds locked."""
+
+
+def exit_code(error: LockstepError) -> int:
+    """How the process ends for this error."""
+    if error.code == "LS0603":
+        return EXIT_DIVERGED
+    if error.code in ("LS0604", "LS0605", "LS0606"):
+        return EXIT_CHECKPOINT
+    return EXIT_JOB_ERROR if is_job_error(error) else EXIT_FAILED
+
+
+def is_job_error(error: LockstepError) -> bool:
+    """Whether the job itself is wrong, so that starting again would only fail again."""
+    return error.code == "LS0613" or (error.code.startswith(_JOB_ERRORS) and error.code not in _PASSING)

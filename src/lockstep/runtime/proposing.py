@@ -1,0 +1,144 @@
+"""What a replica would seal next, and when: the decision behind the sealing thread, without a thread.
+
+It reads the ledger, everyone's progress and the sources; it writes nothing and never waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lockstep.clock import US_PER_S, Clock, wall_us
+from lockstep.config import RunSettings
+from lockstep.connect.protocols import Advance, SourceSide
+from lockstep.connect.sources.stage import StageSide
+from lockstep.runtime.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks
+from lockstep.runtime.pacing import View, Wait, decide
+from lockstep.runtime.sightings import Sightings
+from lockstep.store.protocols import Entry, Holder, Item, Store
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An entry to be put into the ledger, with the items of its sources."""
+
+    entry: Entry
+    items: tuple[Item, ...] = ()
+
+
+class Proposer:
+    """Decides for one replica."""
+
+    def __init__(
+        self,
+        store: Store,
+        holder: Holder,
+        sources: Mapping[str, SourceSide],
+        time_steps: tuple[TimeStep, ...],
+        settings: RunSettings,
+        clock: Clock = wall_us,
+        elapsed_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._holder = holder
+        self._sources = sources
+        self._time_steps = time_steps
+        self._settings = settings
+        self._clock = clock
+        self._elapsed_s = elapsed_s
+        self._ready_for: int | None = None
+        self._ready_s = 0.0
+        self._previous: Entry | None = None
+        self._observed: Mapping[str, int | None] = {}
+        self._limit = settings.records_per_epoch_start
+        self._sightings = Sightings()
+
+    def ready(self, epoch: int, observed: Mapping[str, int | None], limit: int | None = None) -> None:
+        """The replica has computed everything before ``epoch``; ``observed`` is what the last epoch saw."""
+        self._ready_for, self._observed = epoch, observed
+        self._ready_s = self._elapsed_s()
+        self._limit = limit or self._limit
+
+    def look(self, epoch: int) -> Proposal | Wait | None:
+        """What to do about ``epoch`` now: propose it, or look again later; None if nothing is left to be sealed."""
+        previous = self._before(epoch)
+        if self._is_over(previous):
+            return None
+        now = self._clock()
+        last_us = previous.epoch_time_us if previous else None
+        elapsed_s = self._elapsed_s()
+        progress = self._sightings.aged(self._store.progress(), now, elapsed_s)
+        waited_s = elapsed_s - self._ready_s
+        waiting = decide(View(epoch, now, last_us, True, progress, waited_s), self._settings)
+        if isinstance(waiting, Wait):
+            return waiting
+        # Due if there is data: only now is it worth asking the sources.
+        advances = self._advances(previous, now)
+        has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
+        ending = self._ending(previous, advances, has_data=has_data)
+        if not has_data and ending == 0:
+            waiting = decide(View(epoch, now, last_us, False, progress, waited_s), self._settings)
+        return waiting if isinstance(waiting, Wait) else self._proposal(epoch, previous, advances, ending)
+
+    def _before(self, epoch: int) -> Entry | None:
+        """The entry before ``epoch``; an entry never changes, so it is read once."""
+        if epoch == 0:
+            return None
+        if self._previous is None or self._previous.epoch != epoch - 1:
+            self._previous = self._store.entry(epoch - 1)
+        return self._previous
+
+    def _is_over(self, previous: Entry | None) -> bool:
+        """Whether a run until done has done everything: then nothing is sealed any more."""
+        return self._settings.until_done and is_over(previous, self._time_steps)
+
+    def _ending(self, previous: Entry | None, advances: Mapping[str, Advance], *, has_data: bool) -> int:
+        """How many epochs in a row had no records after the end of the input, the next one included."""
+        if not self._settings.until_done:
+            return 0
+        begun = previous.ending if previous is not None else 0
+        if has_data:
+            # What is still on its way inside the job: the input itself stands still once its end was seen.
+            return 1 if begun else 0
+        return begun + 1 if begun or all(advance.finished for advance in advances.values()) else 0
+
+    def _moved(self, previous: Entry | None, source: str, advance: Advance) -> bool:
+        """Positions count, not only records: a file that cannot be read moves the position and has none."""
+        before = previous.cut.get(source) if previous else None
+        return advance.records > 0 or (before is not None and dict(before) != dict(advance.positions))
+
+    def _advances(self, previous: Entry | None, now_us: int) -> dict[str, Advance]:
+        share = max(1, self._limit // max(1, len(self._sources)))
+        advances = {}
+        for name, side in self._sources.items():
+            since = previous.cut.get(name) if previous else None
+            if previous is not None and previous.ending and since is not None and not isinstance(side, StageSide):
+                # Its end was seen: what comes after it belongs to another run.
+                advances[name] = Advance(since, 0, finished=True)
+                continue
+            advances[name] = side.advance(since if since is not None else side.start(), share, now_us)
+        return advances
+
+    def _proposal(
+        self, epoch: int, previous: Entry | None, advances: Mapping[str, Advance], ending: int = 0
+    ) -> Proposal:
+        # Epoch time never goes back, even if the clock does.
+        epoch_time_us = max(self._clock(), previous.epoch_time_us + 1 if previous else 0)
+        oldest = [one.ingested_oldest_us for one in advances.values() if one.ingested_oldest_us is not None]
+        newest = [one.ingested_newest_us for one in advances.values() if one.ingested_newest_us is not None]
+        moved = {name: advance.records > 0 for name, advance in advances.items()}
+        pause_us = max(PAUSE_US, round(10 * self._settings.heartbeat_interval_s * US_PER_S))
+        entry = Entry(
+            epoch=epoch,
+            epoch_time_us=epoch_time_us,
+            cut={name: dict(advance.positions) for name, advance in advances.items()},
+            marks=next_marks(self._time_steps, previous, self._observed, epoch_time_us, moved, pause_us, ending=ending),
+            records=sum(advance.records for advance in advances.values()),
+            ingested_oldest_us=min(oldest, default=None),
+            ingested_newest_us=max(newest, default=None),
+            active_us=next_active(previous, moved, epoch_time_us, pause_us),
+            sealed_by=str(self._holder),
+            ending=ending,
+        )
+        return Proposal(entry, tuple(item for advance in advances.values() for item in advance.items))

@@ -1,0 +1,331 @@
+"""Bugs to be planted, each with the promise that it breaks: a simulator that finds none of them proves nothing.
+
+A bug replaces one rule while it is planted; everything else stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lockstep.config import RunSettings
+from lockstep.connect.protocols import Publication
+from lockstep.control import supervision
+from lockstep.control import supervisor as supervising
+from lockstep.control.supervision import Action, Seen
+from lockstep.runtime import beginning, pacing, proposing
+from lockstep.runtime.pacing import Seal, View, Wait
+from lockstep.sim.memory_store import MemoryStore
+from lockstep.sim.pipeline import SimSink, State, compute
+from lockstep.sim.replica import Checkpoint, SimReplica
+from lockstep.sim.scenario import SETTINGS, Scenario
+from lockstep.sim.sealer import SimSealer
+from lockstep.store.protocols import Cut, Entry, Holder, Item, Progress
+
+Plant = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One broken rule."""
+
+    name: str
+    sentence: str
+    promise: str
+    """The promise that the simulator finds broken."""
+    plant: Plant
+    scenario: Scenario | None = None
+    """Where it shows; None: in what the seeds draw."""
+
+
+def swapped(*changes: tuple[object, str, object]) -> Plant:
+    """Replace attributes for a while."""
+
+    @contextmanager
+    def planted() -> Iterator[None]:
+        with ExitStack() as stack:
+            for owner, name, value in changes:
+                before = vars(owner).get(name, _INHERITED)
+                stack.callback(_put_back, owner, name, before)
+                setattr(owner, name, value)
+            yield
+
+    return planted
+
+
+_INHERITED = object()
+
+
+def _put_back(owner: object, name: str, before: object) -> None:
+    if before is _INHERITED:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, before)
+
+
+MANY_CRASHES = Scenario(replicas=3, crash_chance=0.05, tear_chance=0.5)
+MANY_HANGS = Scenario(hang_chance=0.02, zombie_chance=0.9)
+ZOMBIES = replace(MANY_HANGS, hang_chance=0.05)
+PATIENT = replace(MANY_HANGS, zombie_chance=0.0, settings=SETTINGS.model_copy(update={"hang_timeout_s": 30.0}))
+HURRIED = Scenario(
+    hang_chance=0.02, lead_epochs_max=2, settings=SETTINGS.model_copy(update={"epoch_interval_s": 0.1})
+)
+SILENT = Scenario(faults_s=10.0, silence_s=((2.0, 9.0),))
+QUIET = Scenario(crash_chance=0.03, quiet_s=((3.0, 12.0),))
+DARK = Scenario(faults_s=8.0, blackouts_s=(3.0, 6.0), power_loss=True)
+SET_BACK = Scenario(clock_jumps_s=((3.0, "all", -40.0),), silence_s=((4.0, 11.0),))
+LOCKED = Scenario(disk_locked_s=((2.0, 12.0),))
+
+
+# Publishing.
+
+
+def _publish_unfenced(sink: SimSink, wanted: Publication, now_us: int) -> Publication:
+    sink.show(wanted, now_us)
+    return wanted
+
+
+def _publish_over(sink: SimSink, wanted: Publication, now_us: int) -> Publication:
+    """As ``rename`` does it: whoever comes second replaces the manifest."""
+    held = sink.held.get(wanted.epoch)
+    if held is None or held.by != wanted.by:
+        sink.held[wanted.epoch] = wanted
+        sink.show(wanted, now_us)
+    return wanted
+
+
+def _publish_as_remembered(replica: SimReplica, sink: str, index: int) -> float | None:
+    """Whoever was replaced trusts what it saw before it hung."""
+    side = replica.world.sinks[sink]
+    if replica.zombie:
+        side.held.pop(replica._entry.epoch, None)
+    return _PUBLISH(replica, sink, index)
+
+
+def _publish_over_if_zombie(replica: SimReplica, sink: str, index: int) -> float | None:
+    side = replica.world.sinks[sink]
+    if not replica.zombie:
+        return _PUBLISH(replica, sink, index)
+    with swapped((SimSink, "publish", _publish_over))():
+        side.staged.discard((replica._entry.epoch, str(replica.holder)))
+        return _PUBLISH(replica, sink, index)
+
+
+_PUBLISH = SimReplica._publish
+_PUBLISHING = tuple(step for step in SimReplica.STEPS if step.startswith("publish"))
+
+
+# Sealing.
+
+
+def _seal_over(store: MemoryStore, proposal: Entry, holder: Holder, items: Sequence[Item] = ()) -> Entry:  # noqa: ARG001
+    store.refuse_the_retired(holder)
+    return store.put(proposal, holder)
+
+
+def _seal_by_the_clock(sealer: SimSealer, entry: Entry) -> Entry:
+    return _SEAL(sealer, replace(entry, epoch_time_us=sealer._clock()))
+
+
+def _take_refusal_for_success(sealer: SimSealer, entry: Entry, error: Any) -> None:  # noqa: ARG001
+    sealer.ready(entry.epoch + 1, {})
+
+
+_SEAL = SimSealer.seal
+
+
+def _decide_with_data_only(view: View, settings: RunSettings) -> Seal | Wait:
+    return pacing.decide(view, settings) if view.has_data else Wait(0.1, "data")
+
+
+def _decide_by_the_clock(view: View, settings: RunSettings) -> Seal | Wait:
+    """As it was before the simulator found it: a clock that is set back takes the heartbeat away."""
+    if view.last_sealed_us is not None and view.now_us < view.last_sealed_us:
+        return Seal() if view.has_data else Wait(settings.epoch_interval_s, "clock")
+    return pacing.decide(view, settings)
+
+
+# State.
+
+
+def _copy_leftover(replica: SimReplica, choice: str) -> float:
+    """A copy that an earlier start left behind is taken for the one that was just ordered."""
+    leftover = replica.world.copies.get(replica.name)
+    took_s = _COPY(replica, choice)
+    if leftover is not None:
+        new = replica.world.copies[replica.name]
+        replica.world.copies[replica.name] = replace(new, state=leftover.state, before=leftover.before)
+    return took_s
+
+
+def _compute_without_mark(replica: SimReplica, start: Cut, entry: Entry) -> State:
+    """The first epoch after a start gets no mark: what Spark forgot stays forgotten."""
+    is_first = replica.at.done_us == 0
+    return compute(replica.state, start, replace(entry, marks={}) if is_first else entry, replica._observed)
+
+
+def _tear_unnoticed(replica: SimReplica) -> None:
+    """A torn commit looks whole: the epoch counts, its state is the one before."""
+    own = replica.world.checkpoints.get(replica.name)
+    if own is not None and own.begun_epoch > own.epoch:
+        replica._write(Checkpoint(own.begun_epoch, own.begun_epoch, own.state, own.before))
+
+
+_COPY = SimReplica._copy
+
+
+# Supervising.
+
+
+def _floor_of_the_newest(progress: Sequence[Progress], given_up: Sequence[str], settings: RunSettings) -> int:  # noqa: ARG001
+    return max(0, max(one.epoch for one in progress) - settings.retention_epochs_min)
+
+
+def _start_once(seen: Sequence[Seen], head: int, now_us: int, settings: RunSettings) -> list[Action]:
+    return [] if any(one.ended_us for one in seen) else supervision.decide(seen, head, now_us, settings)
+
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        "publish-without-fence",
+        "Every replica publishes every epoch, and no sink asks whether it is there.",
+        "once",
+        swapped((SimSink, "publish", _publish_unfenced)),
+    ),
+    Bug(
+        "seal-by-overwrite",
+        "An entry is put into the ledger whether its epoch has one or not.",
+        "agreement",
+        swapped((MemoryStore, "seal", _seal_over)),
+    ),
+    Bug(
+        "commit-before-publish",
+        "A replica commits an epoch first and publishes it then: after a crash in between nobody does.",
+        "order",
+        swapped((SimReplica, "STEPS", ("begin", "run", "digest", "finish", "commit", *_PUBLISHING))),
+    ),
+    Bug(
+        "stale-snapshot",
+        "A snapshot that an interrupted start left behind is used again as if it were new.",
+        "equality",
+        swapped((SimReplica, "_copy", _copy_leftover)),
+        MANY_CRASHES,
+    ),
+    Bug(
+        "zombie-publishes",
+        "A replica that hung, was replaced and seeded anew publishes what it had in memory, trusting its old look.",
+        "once",
+        swapped((SimReplica, "_publish", _publish_as_remembered)),
+        ZOMBIES,
+    ),
+    Bug(
+        "manifest-overwritten",
+        "A zombie's manifest replaces the one that is there, as rename does and link does not.",
+        "once",
+        swapped((SimReplica, "_publish", _publish_over_if_zombie)),
+        ZOMBIES,
+    ),
+    Bug(
+        "orphan-seals",
+        "The ledger takes entries of incarnations that were replaced.",
+        "incarnation",
+        swapped((MemoryStore, "refuse_the_retired", lambda store, holder: None)),  # noqa: ARG005
+        ZOMBIES,
+    ),
+    Bug(
+        "retention-ignores-laggards",
+        "What the foremost replica does not need is forgotten.",
+        "retention",
+        swapped((supervising, "floor_epoch", _floor_of_the_newest)),
+        PATIENT,
+    ),
+    Bug(
+        "unbounded-lead",
+        "Nobody waits for a slower replica.",
+        "readiness",
+        swapped((pacing, "slowest_in_set", lambda view, settings: view.epoch - 1)),  # noqa: ARG005
+        HURRIED,
+    ),
+    Bug(
+        "watermark-lost",
+        "The first epoch after a start has no mark, so watermarks begin at nothing.",
+        "equality",
+        swapped((SimReplica, "computed", _compute_without_mark)),
+        QUIET,
+    ),
+    Bug(
+        "ledger-gap",
+        "An error while sealing is taken for success, and the ledger does not insist on the order.",
+        "completeness",
+        swapped(
+            (SimSealer, "_refused", _take_refusal_for_success),
+            (MemoryStore, "refuse_what_does_not_follow", lambda store, proposal: None),  # noqa: ARG005
+        ),
+        LOCKED,
+    ),
+    Bug(
+        "heartbeat-skipped",
+        "Without data nothing is sealed, however long.",
+        "progress",
+        swapped((proposing, "decide", _decide_with_data_only)),
+        SILENT,
+    ),
+    Bug(
+        "heartbeat-by-the-clock",
+        "The heartbeat is measured with a clock that somebody may set back.",
+        "progress",
+        swapped((proposing, "decide", _decide_by_the_clock)),
+        SET_BACK,
+    ),
+    Bug(
+        "time-goes-back",
+        "Epoch time is whatever the clock of the sealing replica says.",
+        "time",
+        swapped((SimSealer, "seal", _seal_by_the_clock)),
+        SET_BACK,
+    ),
+    Bug(
+        "marks-not-kept",
+        "What epochs saw of event time is forgotten.",
+        "marks",
+        swapped((MemoryStore, "observed", lambda store, epoch: {})),  # noqa: ARG005
+    ),
+    Bug(
+        "marks-lost-in-a-blackout",
+        "An epoch whose view of event time was lost with the power is not computed again.",
+        "marks",
+        swapped((beginning, "must_replay", lambda at, head, observed, steps: False)),  # noqa: ARG005
+        DARK,
+    ),
+    Bug(
+        "damaged-checkpoint-used",
+        "Checkpoints are used without a look at their files.",
+        "equality",
+        swapped((SimReplica, "is_sound", lambda replica, checkpoint: True)),  # noqa: ARG005
+        MANY_CRASHES,
+    ),
+    Bug(
+        "torn-commit-counts",
+        "A commit that a crash tore counts as whole.",
+        "equality",
+        swapped((SimReplica, "_tear", _tear_unnoticed)),
+        MANY_CRASHES,
+    ),
+    Bug(
+        "nobody-restarts",
+        "The supervisor starts every replica once.",
+        "progress",
+        swapped((supervising, "decide", _start_once)),
+    ),
+)
+
+
+def bug_named(name: str) -> Bug | None:
+    """The bug of this name.
+
+    >>> bug_named("unbounded-lead").promise
+    'readiness'
+    """
+    return next((bug for bug in BUGS if bug.name == name), None)

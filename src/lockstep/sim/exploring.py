@@ -1,0 +1,107 @@
+"""Running many seeds, on several cores, until one breaks a promise."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lockstep.sim.bugs import Bug, bug_named
+from lockstep.sim.running import Failure, try_seed
+from lockstep.sim.scenario import Scenario, random_scenario
+from lockstep.sim.shrinking import shrink
+from lockstep.sim.world import World
+
+CHUNK = 25
+"""Seeds that a process is given at once: about half a second of work."""
+_AHEAD = 3
+"""Chunks waiting per process: enough to keep it busy, few enough to stop soon."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to run besides the seed: a bug to plant, and what differs from the seed's own scenario."""
+
+    bug: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def scenario(self, seed: int) -> Scenario:
+        """The scenario of a seed.
+
+        >>> Wish(changes={"replicas": 3}).scenario(4711).replicas
+        3
+        """
+        return replace(self.base(seed), **self.changes)
+
+    def base(self, seed: int) -> Scenario:
+        """The scenario before the changes: the seed's own, or the one in which the bug shows."""
+        planted = self.planted
+        return planted.scenario if planted is not None and planted.scenario is not None else random_scenario(seed)
+
+    @property
+    def planted(self) -> Bug | None:
+        """The bug that is planted, if any."""
+        return bug_named(self.bug) if self.bug else None
+
+    def run(self, seed: int, *, whole: bool = False) -> Failure | World:
+        """Run one seed."""
+        planted = self.planted
+        with planted.plant() if planted is not None else nullcontext():
+            return try_seed(seed, self.scenario(seed), whole=whole)
+
+    def shrink(self, failure: Failure, on_smaller: Callable[[Failure], None]) -> Failure:
+        """The smallest scenario in which the same promise breaks."""
+        planted = self.planted
+        with planted.plant() if planted is not None else nullcontext():
+            return shrink(failure, on_smaller)
+
+
+def explore(wish: Wish, first: int, count: int, jobs: int) -> Iterator[tuple[int, Failure | None]]:
+    """After each piece of work: how many seeds were run so far, and the first failure, which ends it."""
+    chunks = [(start, min(CHUNK, first + count - start)) for start in range(first, first + count, CHUNK)]
+    done = 0
+    answers = _in_processes(wish, chunks, jobs) if jobs > 1 else (run_chunk(wish, *chunk) for chunk in chunks)
+    for ran, failure in answers:
+        done += ran
+        yield done, failure
+        if failure is not None:
+            return
+
+
+def run_chunk(wish: Wish, first: int, count: int) -> tuple[int, Failure | None]:
+    """Run some seeds; how many, and the failure at which it stopped.
+
+    >>> run_chunk(Wish(), 0, 3)
+    (3, None)
+    """
+    for ran, seed in enumerate(range(first, first + count), start=1):
+        found = wish.run(seed)
+        if isinstance(found, Failure):
+            return ran, found
+    return count, None
+
+
+def _in_processes(wish: Wish, chunks: list[tuple[int, int]], jobs: int) -> Iterator[tuple[int, Failure | None]]:
+    """In the order of the seeds, so that the first failing one is found and not just any."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_the_interrupt_to_the_parent)
+    waiting: deque[Future[tuple[int, Failure | None]]] = deque()
+    todo = iter(chunks)
+    try:
+        while True:
+            while len(waiting) < jobs * _AHEAD and (chunk := next(todo, None)) is not None:
+                waiting.append(pool.submit(run_chunk, wish, *chunk))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_the_interrupt_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,174 @@
+"""Everything that happened, seen from outside, and the promises checked at each step.
+
+Nothing here trusts the store: what was sealed stays known after it was trimmed, and every digest is compared with the
+output computed anew from the ledger by one plain loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable, Mapping, Sequence
+
+from lockstep.clock import US_PER_S
+from lockstep.config import RunSettings
+from lockstep.observe import promises
+from lockstep.sim.pipeline import SINKS, TIME_STEPS, VERSION, SimSink, SimSource, State, compute, digest, observe
+from lockstep.sim.timeline import Timeline
+from lockstep.store.protocols import Entry
+
+TRACE_LINES = 40
+"""How much of the story is kept if nobody wants all of it."""
+
+
+class PromiseBroken(AssertionError):
+    """A promise did not hold; the text begins with its name."""
+
+    def __init__(self, violation: str, story: Sequence[str]) -> None:
+        super().__init__("\n  ".join([violation, *story]))
+        self.violation = violation
+        self.story = tuple(story)
+
+    @property
+    def promise(self) -> str:
+        """The name of the promise."""
+        return self.violation.partition(":")[0]
+
+
+class History:
+    """What was sealed, used, computed and published, with the promises kept in view."""
+
+    def __init__(
+        self, timeline: Timeline, sources: Mapping[str, SimSource], settings: RunSettings, *, whole: bool = False
+    ) -> None:
+        self._timeline = timeline
+        self._sources = sources
+        self._settings = settings
+        self._story: deque[tuple[float, str, str]] = deque(maxlen=None if whole else TRACE_LINES)
+        self.broken: PromiseBroken | None = None
+        """The first promise that broke: whatever catches errors on the way up, it ends the run."""
+        self.told: Counter[str] = Counter()
+        """How often each kind of trouble happened."""
+        self.entries: dict[int, Entry] = {}
+        self.head = -1
+        self.sealed_us: dict[int, int] = {}
+        self.reference: dict[int, State] = {-1: State()}
+        self._observed: dict[str, int | None] = {}
+        self._newest: dict[str, int | None] = dict.fromkeys(step.id for step in TIME_STEPS)
+        """The highest event time of all records before the head's end."""
+        self.wrong: list[tuple[int, str, str]] = []
+        """(epoch, sink, who) of every digest that is not the reference's; only a damaged replica may add to it."""
+        self.damage_is_expected = False
+        self.up_us: list[tuple[int, int]] = []
+        """(from, to) of every time that a replica was up and counted as running."""
+        self.excused_us: list[tuple[int, int]] = []
+        """(from, to) of every time in which nobody could publish, the disk being full."""
+
+    def note(self, who: str, what: str) -> None:
+        """A line for whoever reads why a seed failed."""
+        self._story.append((self._timeline.elapsed_s, who, what))
+
+    @property
+    def story(self) -> list[str]:
+        """One line per event: when, who, what."""
+        return [f"{at_s:9.3f} s  {who:<11} {what}" for at_s, who, what in self._story]
+
+    def check(self, violations: Sequence[str]) -> None:
+        """Stop the simulation at the first broken promise."""
+        if violations and self.broken is None:
+            self.broken = PromiseBroken(violations[0], self.story)
+        if self.broken is not None:
+            raise self.broken
+
+    def sealed(self, entry: Entry, *, by: str, is_live: bool, running: Mapping[str, int]) -> None:
+        """An entry was put into the ledger. ``running`` has the epoch of every replica that the others wait for."""
+        self.note(by, f"seals {entry.epoch} ({entry.records} records)")
+        self.check(promises.incarnation(by, f"seals epoch {entry.epoch}", is_live=is_live))
+        if entry.epoch in self.entries:
+            self.used(entry, by=by)
+            return
+        before = self.entries.get(self.head)
+        if before is not None:
+            self.check(promises.completeness([(before.epoch, before.cut), (entry.epoch, entry.cut)]))
+            self.check(promises.time([(before.epoch, before.epoch_time_us), (entry.epoch, entry.epoch_time_us)]))
+        self.check(promises.marks(entry.epoch, entry.marks, before.marks if before else {}, self._newest, _ALWAYS))
+        start = before.cut if before else {}
+        observed = observe(start, entry.cut)
+        self._newest = {step: _later(self._newest[step], newest) for step, newest in observed.items()}
+        self.entries[entry.epoch], self.head = entry, entry.epoch
+        self.sealed_us[entry.epoch] = self._timeline.now_us
+        self.reference[entry.epoch] = compute(self.reference[entry.epoch - 1], start, entry, observed)
+        # One more: a replica may join the set between somebody's decision to seal and the seal itself.
+        self.check(promises.readiness(running, entry.epoch, self._settings.lead_epochs_max + 1))
+
+    def used(self, entry: Entry, *, by: str) -> None:
+        """A replica runs an epoch by this entry."""
+        first = self.entries[entry.epoch]
+        if entry is not first:
+            self.check(
+                promises.agreement([(first.sealed_by, entry.epoch, _key(first)), (by, entry.epoch, _key(entry))])
+            )
+
+    def read(self, source: str, start: Mapping[str, int], *, by: str) -> None:
+        """A replica reads a source from these positions on."""
+        kept = self._sources[source].trimmed
+        if kept:
+            self.check(promises.retention(by, _named(source, start), _named(source, kept)))
+
+    def missing(self, epoch: int, *, by: str, floor: int) -> None:
+        """A replica that runs needs an entry that is gone."""
+        self.check(promises.retention(by, {"the ledger": epoch}, {"the ledger": floor}))
+
+    def computed(self, epoch: int, sink: str, found: str, *, by: str) -> None:
+        """A replica reported a digest."""
+        right = digest(self.reference[epoch], sink)
+        if found == right:
+            return
+        if self.damage_is_expected:
+            self.note(by, f"computes a wrong {epoch}")
+            self.wrong.append((epoch, sink, by))
+            return
+        self.check(
+            promises.equality([(epoch, sink, VERSION, "the reference", right), (epoch, sink, VERSION, by, found)])
+        )
+
+    def published(self, sink: SimSink) -> None:
+        """Something became visible in a sink."""
+        newest = sink.visible[-1][1]
+        self.note(newest.by, f"publishes {newest.epoch} to {sink.name}")
+        before = sink.visible[-2][1].epoch if len(sink.visible) > 1 else -1
+        if newest.epoch != before + 1:
+            epochs = [publication.epoch for _, publication in sink.visible]
+            self.check(promises.once([epoch for epoch in epochs if epoch == newest.epoch]))
+            self.check(promises.order([before, newest.epoch]))
+
+    def check_all(self, sinks: Sequence[SimSink], *, settled_s: float, gap_s_max: float) -> None:
+        """At the end: every epoch sealed at least ``settled_s`` ago is in every sink, and output never stood still."""
+        settled_us = self._timeline.now_us - settled_s * US_PER_S
+        cuts = [(epoch, entry.cut) for epoch, entry in self.entries.items() if self.sealed_us[epoch] <= settled_us]
+        for sink in sinks:
+            epochs = [publication.epoch for _, publication in sink.visible]
+            self.check(promises.completeness(cuts, epochs))
+            self.check(promises.order([-1, *epochs]))
+            self.check(promises.once(epochs))
+        last = next(sink for sink in sinks if sink.name == SINKS[-1])
+        visible_us = [at_us for at_us, _ in last.visible]
+        live_us = promises.without(self.up_us, self.excused_us)
+        self.check(promises.progress(visible_us, live_us, round(gap_s_max * US_PER_S)))
+
+
+_ALWAYS = frozenset(step.id for step in TIME_STEPS if step.idle_after_us is None)
+"""The event_time steps whose mark is never moved by the clock."""
+
+
+def _later(mark_us: int | None, other_us: int | None) -> int | None:
+    known = [one for one in (mark_us, other_us) if one is not None]
+    return max(known) if known else None
+
+
+def _named(source: str, positions: Mapping[str, int]) -> dict[str, int]:
+    return {f"{source}/{partition}": position for partition, position in positions.items()}
+
+
+def _key(entry: Entry) -> Hashable:
+    cut = tuple((source, *sorted(positions.items())) for source, positions in sorted(entry.cut.items()))
+    return entry.epoch_time_us, cut, tuple(sorted(entry.marks.items()))

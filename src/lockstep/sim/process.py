@@ -1,0 +1,166 @@
+"""A process on the timeline: it can be struck at each durable step, hang, die, and come back as a zombie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lockstep.clock import US_PER_S
+from lockstep.errors import LockstepError
+from lockstep.runtime.endings import exit_code
+from lockstep.sim.faults import Strike
+from lockstep.store.protocols import Holder
+
+if TYPE_CHECKING:
+    from lockstep.sim.world import World
+
+EXIT_KILLED = -9
+AWAKENING_S = 0.2
+"""Over this long the threads of a process that hung come back to life, in any order."""
+Action = Callable[[], "float | None"]
+"""A durable step: how long it takes until the next, None if something else goes on from here."""
+
+
+def _nothing_torn() -> None:
+    """A write that is one transaction: torn, it is absent."""
+
+
+class SimProcess:
+    """One process of a replica. Towards the supervisor it looks like ``control.processes.ReplicaProcess``."""
+
+    def __init__(self, world: World, name: str, *, gently: bool, pid: int) -> None:
+        self.world = world
+        self.name = name
+        self.pid = pid
+        self.gentle = gently
+        self.alive = True
+        self.zombie = False
+        self.holder = Holder(name, 0)
+        self._who = name
+        self._exit_code: int | None = None
+        self._still_until_us = 0
+        self._overdue: list[Callable[[], None]] = []
+
+    # What the supervisor asks of a process.
+
+    def exit_code(self) -> int | None:
+        """How it ended, None while it runs (as far as the supervisor can see)."""
+        return self._exit_code
+
+    def kill(self) -> None:
+        """End it at once. A process that hangs may be out of reach: it is taken for dead and goes on later."""
+        if self.zombie or not self.alive:
+            return
+        missed = self.is_still and self.world.faults.kill_misses()
+        self.note("is killed" + (", and is out of reach" if missed else ""))
+        self._exit_code = EXIT_KILLED if self._exit_code is None else self._exit_code
+        self.down()
+        self.zombie, self.alive = missed, missed
+
+    def drain(self) -> None:
+        """Finish the epoch under way and end."""
+        raise NotImplementedError
+
+    def full_speed(self) -> None:
+        """Niceness is not simulated."""
+        self.gentle = False
+
+    # How time and faults act on it.
+
+    @property
+    def is_still(self) -> bool:
+        """Whether it hangs or pauses now."""
+        return self.world.timeline.now_us < self._still_until_us
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something later, if this process still lives; if it hangs then, when it moves again."""
+
+        def happen() -> None:
+            if not self.alive:
+                return
+            if self.world.timeline.now_us < self._still_until_us:
+                self._overdue.append(happen)
+            else:
+                action()
+
+        self.world.timeline.after(seconds, happen)
+
+    def keep_still(self, seconds: float) -> None:
+        """Hang or pause."""
+        self.note(f"stands still for {seconds:.1f} s")
+        self.down()
+        self._still_until_us = max(self._still_until_us, self.world.timeline.now_us + round(seconds * US_PER_S))
+        self.world.timeline.after(seconds, lambda: None if self.is_still else self.move_again())
+
+    def move_again(self) -> None:
+        """The hang is over: whatever was due meanwhile races."""
+        if self._overdue and self.alive:
+            self.note("moves again")
+        self._still_until_us = min(self._still_until_us, self.world.timeline.now_us)
+        overdue, self._overdue = self._overdue, []
+        for happen in overdue:
+            self.world.timeline.after(self.world.draw.uniform(0, AWAKENING_S), happen)
+
+    def exit(self, code: int) -> None:
+        """The process ends by itself (or by a fault)."""
+        self.note(f"ends with {code}")
+        self.down()
+        self.alive = False
+        if self._exit_code is None:
+            self._exit_code = code
+
+    def fail(self, error: LockstepError) -> None:
+        """It met an error that it cannot go on after."""
+        self.note(f"fails: {error.code} {error.fact}")
+        self.exit(exit_code(error))
+
+    def down(self) -> None:
+        """It does not compute any more."""
+
+    def note(self, what: str) -> None:
+        """A line for the trace."""
+        self.world.history.note(self._who + ("*" if self.zombie else ""), what)
+
+    def tell(self, what: str) -> None:
+        """A line for the trace that is counted too: tests ask whether it ever happened."""
+        self.note(what)
+        self.world.history.told[f"zombie {what}" if self.zombie else what] += 1
+
+    def guarded(
+        self, step: str, action: Action, then: Callable[[], None], torn: Callable[[], None] = _nothing_torn
+    ) -> None:
+        """A durable step and what follows it, with a fault before, in the midst of or after it, if the seed says so."""
+        strike = self.world.faults.strike(self.name)
+        if strike is None:
+            self._perform(action, then)
+        else:
+            self._strike(strike, step, action, then, torn)
+
+    def _strike(
+        self, strike: Strike, step: str, action: Action, then: Callable[[], None], torn: Callable[[], None]
+    ) -> None:
+        if strike.when == "after":
+            self._perform(action, then)
+        self.tell(f"{strike.fault} {strike.when} {step}")
+        if strike.fault == "slow":
+            self.after(strike.still_s, lambda: self._perform(action, then))
+            return
+        if strike.when == "in the midst of":
+            torn()
+        if not self.alive:
+            return
+        if strike.fault == "crash":
+            self.exit(EXIT_KILLED)
+            return
+        self.keep_still(strike.still_s)
+        if strike.when == "before":
+            self.after(0, lambda: self._perform(action, then))
+
+    def _perform(self, action: Action, then: Callable[[], None]) -> None:
+        try:
+            delay_s = action()
+        except LockstepError as error:
+            self.fail(error)
+            return
+        if delay_s is not None:
+            self.after(delay_s, then)

@@ -1,0 +1,171 @@
+"""What a seed decides: how many replicas, how slow, and what goes wrong when."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from lockstep.config import RunSettings
+
+SETTINGS = RunSettings(
+    epoch_interval_s=0.3,
+    heartbeat_interval_s=1.0,
+    records_per_epoch_start=40,
+    lead_epochs_max=6,
+    lag_timeout_s=1.5,
+    seed_beyond_epochs=4,
+    hang_timeout_s=3.0,
+    start_timeout_s=15.0,
+    restarts_max=100,
+    restart_window_s=20.0,
+    restart_backoff_s=0.2,
+    restart_backoff_max_s=1.0,
+    on_divergence="continue",
+    retention_epochs_min=10,
+)
+"""Everything shorter than in production, in the same proportions: a minute of trouble fits into some seconds."""
+EVERYONE = "all"
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One run. Chances are per durable step of a replica, of which there are about twenty a second."""
+
+    replicas: int = 2
+    faults_s: float = 15.0
+    calm_s: float = 7.0
+    crash_chance: float = 0.0
+    hang_chance: float = 0.0
+    """A process stops for seconds; if it is replaced meanwhile, it may come back as a zombie."""
+    pause_chance: float = 0.0
+    """A process stops for a moment."""
+    slow_chance: float = 0.0
+    """One write takes long; the rest of the process goes on."""
+    tear_chance: float = 0.0
+    """That a crash strikes in the midst of a write: what it was writing is absent afterwards, or damaged."""
+    zombie_chance: float = 0.0
+    """That killing a replica that hangs does not reach it: it goes on later, replaced by then."""
+    faulty: tuple[str, ...] = ("r0", "r1", "r2")
+    """Who is struck by these."""
+    slowness: tuple[float, ...] = (1.0, 1.0, 1.0)
+    boot_s: Span = (0.5, 2.0)
+    late_s: dict[str, float] = field(default_factory=dict)
+    """How much longer the first boot of a replica takes."""
+    blackouts_s: tuple[float, ...] = ()
+    """When everything dies at once, the supervisor included, and is started again."""
+    power_loss: bool = False
+    """Whether a blackout also loses what was written and not yet forced to disk."""
+    stops_s: tuple[float, ...] = ()
+    """When the job is stopped gracefully and started again."""
+    supervisor_killed_s: tuple[float, ...] = ()
+    """When the supervisor is killed, in the midst of what it does."""
+    supervisor_hangs_s: tuple[Span, ...] = ()
+    """(when, for how long) the supervisor hangs, in the midst of what it does."""
+    supervisor_lock: bool = True
+    """Whether a file lock keeps a second supervisor out for as long as the first one exists, as on one machine;
+    otherwise the lease alone decides, and a second one comes when it has expired."""
+    corrupted_s: tuple[float, ...] = ()
+    """When one replica's state silently changes."""
+    quiet_s: tuple[Span, ...] = ()
+    """When the second source has no records."""
+    silence_s: tuple[Span, ...] = ()
+    """When no source has any."""
+    disk_full_s: tuple[Span, ...] = ()
+    """When nothing can be written."""
+    disk_locked_s: tuple[Span, ...] = ()
+    """When every fifth write to the store fails because somebody has it locked."""
+    clock_jumps_s: tuple[tuple[float, str, float], ...] = ()
+    """(when, whose, by how much) a wall clock is set; whose is a replica, "supervisor" or "all"."""
+    lead_epochs_max: int = 6
+    strikes_max: int = 1_000_000
+    """Only so many faults strike replicas: shrinking lowers it."""
+    spared: tuple[int, ...] = ()
+    """The numbers of strikes that do not happen: shrinking adds to it."""
+    recovery_s_max: float = 60.0
+    """After the last fault every replica is back within the lead by then. The longest way: a replica three times slower
+    starts from scratch, 30 epochs behind, and gains one in about a second, as pacing leaves it half of the time."""
+    settings: RunSettings = SETTINGS
+
+    @property
+    def total_s(self) -> float:
+        """How long it runs at least; then until everyone is back."""
+        return self.troubled_s + self.calm_s
+
+    @property
+    def troubled_s(self) -> float:
+        """When all trouble is over."""
+        return max([self.faults_s, *(end_s for _, end_s in (*self.disk_full_s, *self.disk_locked_s))])
+
+    @property
+    def run_settings(self) -> RunSettings:
+        """The settings of the job."""
+        return self.settings.model_copy(update={"replicas": self.replicas, "lead_epochs_max": self.lead_epochs_max})
+
+
+def random_scenario(seed: int, replicas: int | None = None) -> Scenario:
+    """A run with some of everything; what it is follows from the seed alone.
+
+    >>> random_scenario(4711) == random_scenario(4711)
+    True
+    >>> random_scenario(4711, replicas=3).replicas
+    3
+    """
+    draw = random.Random(seed)  # noqa: S311 (a seed is the point)
+    # Most runs are short: one minute is for thousands of them.
+    faults_s = draw.choice((3.0, 3.0, 5.0, 8.0, 16.0))
+    count = draw.choice((1, 2, 2, 2, 3, 3))
+    return Scenario(
+        replicas=replicas or count,
+        faults_s=faults_s,
+        calm_s=draw.choice((2.0, 4.0)),
+        crash_chance=draw.choice((0.0, 0.01, 0.03)),
+        hang_chance=draw.choice((0.0, 0.003, 0.01)),
+        pause_chance=draw.choice((0.0, 0.02)),
+        slow_chance=draw.choice((0.0, 0.02)),
+        tear_chance=draw.choice((0.0, 0.5)),
+        zombie_chance=0.5,
+        slowness=tuple(draw.choice((1.0, 1.0, 1.5, 3.0)) for _ in range(3)),
+        blackouts_s=_moments(draw, faults_s, 0.3),
+        power_loss=draw.random() < 0.5,
+        stops_s=_moments(draw, faults_s, 0.3),
+        quiet_s=_spans(draw, faults_s, 0.8, 1.0, 6.0),
+        silence_s=_spans(draw, faults_s, 0.2, 1.0, 5.0),
+        disk_full_s=_spans(draw, faults_s, 0.15, 0.2, 3.0),
+        disk_locked_s=_spans(draw, faults_s, 0.15, 0.5, 4.0),
+        clock_jumps_s=_jumps(draw, faults_s),
+        lead_epochs_max=draw.choice((2, 3, 6)),
+        supervisor_killed_s=_moments(draw, faults_s, 0.25),
+        supervisor_hangs_s=_supervisor_hangs(draw, faults_s),
+        supervisor_lock=draw.random() < 0.5,
+    )
+
+
+def _supervisor_hangs(draw: random.Random, until_s: float) -> tuple[Span, ...]:
+    """Longer than a lease lasts (10 s), and over before faults stop: only long runs have room for it."""
+    if until_s < 15.0 or draw.random() >= 0.4:
+        return ()
+    return ((round(draw.uniform(1.0, 3.0), 3), round(draw.uniform(10.5, 12.5), 3)),)
+
+
+def _moments(draw: random.Random, until_s: float, chance: float) -> tuple[float, ...]:
+    return (round(draw.uniform(1.0, until_s), 3),) if draw.random() < chance else ()
+
+
+def _spans(draw: random.Random, until_s: float, chance: float, shortest_s: float, longest_s: float) -> tuple[Span, ...]:
+    if draw.random() >= chance:
+        return ()
+    start_s = round(draw.uniform(1.0, until_s * 0.8), 3)
+    return ((start_s, round(start_s + draw.uniform(shortest_s, longest_s), 3)),)
+
+
+def _jumps(draw: random.Random, until_s: float) -> tuple[tuple[float, str, float], ...]:
+    """The machine's clock by up to a minute; one host's by up to two seconds: much for hosts that keep time."""
+    found = []
+    if draw.random() < 0.3:
+        found.append((round(draw.uniform(0.0, until_s), 3), EVERYONE, round(draw.uniform(-60.0, 60.0), 3)))
+    if draw.random() < 0.3:
+        whose = draw.choice(("supervisor", "r0", "r1"))
+        found.append((round(draw.uniform(0.0, until_s), 3), whose, round(draw.uniform(-2.0, 2.0), 3)))
+    return tuple(found)

@@ -1,0 +1,275 @@
+"""The simulated world: virtual time, replicas, a store, sinks, clocks, and the real supervisor on top."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from lockstep.clock import US_PER_S
+from lockstep.config import RunSettings
+from lockstep.control.supervisor import LEASE, replica_names
+from lockstep.errors import StoreError
+from lockstep.observe import promises
+from lockstep.runtime.spec import ReplicaSpec
+from lockstep.sim.faults import Faults
+from lockstep.sim.history import History
+from lockstep.sim.memory_store import MemoryStore
+from lockstep.sim.pipeline import SINKS, SimSink, SimSource
+from lockstep.sim.process import EXIT_KILLED
+from lockstep.sim.replica import Checkpoint, SimReplica
+from lockstep.sim.scenario import EVERYONE, Scenario
+from lockstep.sim.supervising import SimSupervisor
+from lockstep.sim.timeline import START_US, HostClock, Timeline
+from lockstep.store.protocols import Entry
+
+SETTLED_S = 3.0
+"""An epoch sealed this long ago, in calm, has to be published."""
+STALLED_S = 5.0
+"""While a replica is up, in calm, nobody waits longer than this for an epoch to be sealed."""
+GAP_S_MAX = 4.0
+"""The longest silence while a replica is up: the lag timeout (1.5 s), an epoch that a pause fell into, and the
+interval that pacing then asks for (twice the slowest epoch)."""
+_LOOK_S = 0.1
+_SUPERVISOR = "supervisor"
+
+
+class World:
+    """One seed's run."""
+
+    def __init__(
+        self, seed: int, scenario: Scenario, store: Any = None, timeline: Timeline | None = None, *, whole: bool = False
+    ) -> None:
+        self.scenario = scenario
+        self.settings: RunSettings = scenario.run_settings
+        self.draw = random.Random(seed + 1)  # noqa: S311 (a seed is the point)
+        self.faults = Faults(scenario, seed)
+        self.timeline = timeline or Timeline()
+        self._clocks = {name: HostClock(self.timeline) for name in (_SUPERVISOR, *replica_names(scenario.replicas))}
+        self.store: Any = store or MemoryStore(self.clock(_SUPERVISOR))
+        both = scenario.silence_s
+        self.sources = {
+            "clicks": SimSource("clicks", 2, self.timeline, both),
+            "sensors": SimSource("sensors", 1, self.timeline, (*both, *_outside(scenario.quiet_s, both))),
+        }
+        self.sinks = {name: SimSink(name) for name in SINKS}
+        self.history = History(self.timeline, self.sources, self.settings, whole=whole)
+        self.checkpoints: dict[str, Checkpoint] = {}
+        self.copies: dict[str, Checkpoint] = {}
+        """What a replica has copied from a peer and not yet put in place of its own checkpoint."""
+        self.processes: list[SimReplica] = []
+        self.supervisors: list[SimSupervisor] = []
+        self._stops_s = sorted(scenario.stops_s)
+        self._next_supervisor_s = 0.0
+        self._ending = False
+        self._last: list[SimReplica] = []
+        """Who was up when the job was stopped for the last time."""
+        self._plan()
+
+    def run(self) -> None:
+        """From the first start to the last stop. Raises :class:`PromiseBroken` at the first broken promise."""
+        try:
+            self._look()
+            while not (self._ending and not any(one.alive for one in self.supervisors)):
+                self.timeline.next()
+                self.history.check(())
+        finally:
+            for supervisor in self.supervisors:
+                supervisor.close()
+        self.history.check([f"stopping: {one.holder} had to be killed" for one in self._last if one.exit_code()])
+        self.history.check_all(list(self.sinks.values()), settled_s=SETTLED_S, gap_s_max=GAP_S_MAX)
+
+    @property
+    def head(self) -> int:
+        """The newest epoch ever sealed."""
+        return self.history.head
+
+    def clock(self, host: str) -> HostClock:
+        """The wall clock of a replica's host, or of the supervisor's."""
+        return self._clocks[host]
+
+    def live(self) -> list[SimReplica]:
+        """The processes that the supervisor counts on."""
+        return [one for one in self.processes if one.alive and not one.zombie]
+
+    def process(self, name: str) -> SimReplica | None:
+        """The live process of a replica."""
+        return next((one for one in self.live() if one.name == name), None)
+
+    # What replicas and supervisors ask of the world.
+
+    def spawn(self, spec: ReplicaSpec, *, gently: bool) -> SimReplica:
+        """A supervisor starts a process."""
+        process = SimReplica(self, spec, gently=gently, pid=len(self.processes) + 1)
+        process.note("starts" + (" (prefers a peer's snapshot)" if spec.seed == "peer" else ""))
+        self.processes.append(process)
+        return process
+
+    def refuse_write(self, operation: str) -> None:
+        """Raise what the disk has against a write now."""
+        if not self.scenario.disk_full_s and not self.scenario.disk_locked_s:
+            return
+        code = self.faults.disk_refuses(self.timeline.elapsed_s)
+        if code and (code == "LS0404" or operation != "checkpoint"):
+            self.history.told[f"disk refuses: {code}"] += 1
+            raise StoreError(code, f"{operation}: the disk is full" if code == "LS0404" else f"{operation}: locked")
+
+    def sealed(self, entry: Entry, by: SimReplica) -> None:
+        """An entry is in the ledger: check it, and wake those who wait for it."""
+        wrong_us = [clock.wrong_us for clock in self._clocks.values()]
+        # Whoever sees another for the first time has only the stamp of its clock, so patience is shorter by that much.
+        lag_us = self.settings.lag_timeout_s * US_PER_S - (max(wrong_us) - min(wrong_us))
+        running = {
+            one.name: one.at.epoch
+            for one in self.live()
+            if one.said == "running" and self.timeline.now_us - one.moved_us < lag_us
+        }
+        self.history.sealed(entry, by=str(by.holder), is_live=not by.zombie, running=running)
+        for one in self.processes:
+            if one.alive:
+                one.wake(entry.epoch)
+
+    def boot_s(self, name: str) -> float:
+        """How long the JVM of a replica takes to come up."""
+        first = sum(one.name == name for one in self.processes) == 1
+        return self.draw.uniform(*self.scenario.boot_s) + (self.scenario.late_s.get(name, 0.0) if first else 0.0)
+
+    def epoch_s(self, name: str) -> float:
+        """How long a replica computes an epoch."""
+        return self.draw.uniform(0.05, 0.2) * self.scenario.slowness[int(name[1:])]
+
+    def may_be_damaged(self, name: str) -> bool:
+        """Whether a checkpoint may be lost: not the last one that can carry the job on."""
+        floor = self.store.floor()
+        others = [one for other, one in self.checkpoints.items() if other != name]
+        return floor == 0 or any(one.sound and one.epoch >= floor for one in others)
+
+    # What the seed has planned.
+
+    def _plan(self) -> None:
+        scenario, after = self.scenario, self.timeline.after
+        after(scenario.troubled_s, self._calm_down)
+        for at_s in scenario.blackouts_s:
+            after(at_s, self._black_out)
+        for at_s in scenario.corrupted_s:
+            after(at_s, self._corrupt)
+        for at_s in scenario.supervisor_killed_s:
+            after(at_s, lambda: self._to_supervisor(lambda one: one.kill()))
+        for at_s, hang_s in scenario.supervisor_hangs_s:
+            after(at_s, lambda hang_s=hang_s: self._to_supervisor(lambda one: one.hang(hang_s)))  # type: ignore[misc]
+        for at_s, host, by_s in scenario.clock_jumps_s:
+            after(at_s, lambda host=host, by_s=by_s: self._set_clock(host, by_s))  # type: ignore[misc]
+        for start_s, end_s in (*scenario.disk_full_s, *scenario.disk_locked_s):
+            after(start_s, lambda: self.history.note("world", "the disk makes trouble"))
+            after(end_s, lambda: self.history.note("world", "the disk is well again"))
+            # Afterwards a sealer tries again within a second.
+            span_s = (start_s, end_s + 1.0)
+            self.history.excused_us.append(tuple(START_US + round(at_s * US_PER_S) for at_s in span_s))  # type: ignore[arg-type]
+
+    def _calm_down(self) -> None:
+        self.history.note("world", "no more faults")
+        self.faults.active = False
+        for one in self.processes:
+            one.move_again()
+        for supervisor in self.supervisors:
+            supervisor.calm()
+
+    def _black_out(self) -> None:
+        self.history.note("world", "blackout: everything dies")
+        for supervisor in self.supervisors:
+            supervisor.alive = False
+        for one in self.processes:
+            if one.alive:
+                one.exit(EXIT_KILLED)
+        if self.scenario.power_loss and isinstance(self.store, MemoryStore):
+            lost = self.store.lose(self.draw.randint(0, 6))
+            self.history.note("world", f"{lost} writes had not reached the disk")
+
+    def _to_supervisor(self, strike: Any) -> None:
+        if self.supervisors and self.supervisors[-1].alive and not self.supervisors[-1].hangs:
+            strike(self.supervisors[-1])
+
+    def _set_clock(self, host: str, by_s: float) -> None:
+        self.history.note("world", f"the clock of {host} is set by {by_s:+.1f} s")
+        for name, clock in self._clocks.items():
+            if host in (name, EVERYONE):
+                clock.wrong_us += round(by_s * US_PER_S)
+
+    def _corrupt(self) -> None:
+        """Hit one replica that is up, whichever the seed says."""
+        candidates = [one for one in self.live() if one.said == "running" and not one.is_still]
+        if not candidates:
+            self.timeline.after(0.5, self._corrupt)
+            return
+        self.history.damage_is_expected = True
+        self.draw.choice(candidates).hit()
+
+    # Whoever looks after the job from outside: starts it again, stops it, and finds out whether all is well.
+
+    def _look(self) -> None:
+        self.timeline.after(_LOOK_S, self._look)
+        alive = [one for one in self.supervisors if one.alive]
+        if self._ending:
+            return
+        if not alive:
+            self._start_supervisor()
+            return
+        newest = alive[-1]
+        if newest.hangs:
+            self._replace(newest)
+        elif newest.stopping:
+            return
+        elif self._stops_s and self.timeline.elapsed_s >= self._stops_s[0]:
+            self._stops_s.pop(0)
+            self.history.note("world", "Ctrl-C, and start again")
+            newest.stop()
+        elif self.timeline.elapsed_s >= self.scenario.total_s and self._is_recovered():
+            self._ending, self._last = True, self.live()
+            newest.stop()
+
+    def _start_supervisor(self) -> None:
+        if self.supervisors and self._next_supervisor_s == 0.0:
+            self._next_supervisor_s = self.timeline.elapsed_s + self.draw.uniform(0.0, 1.0)
+        if self.timeline.elapsed_s < self._next_supervisor_s:
+            return
+        self._next_supervisor_s = 0.0
+        supervisor = SimSupervisor(self, len(self.supervisors) + 1)
+        self.supervisors.append(supervisor)
+        supervisor.start()
+
+    def _replace(self, hanging: SimSupervisor) -> None:
+        """Another supervisor comes when the lease has expired, unless a lock keeps it out."""
+        if self.store.holder(LEASE) is not None or not hanging.alive:
+            return
+        if self.scenario.supervisor_lock:
+            self.history.told["second supervisor kept out"] += 1
+            return
+        self.history.told["second supervisor takes over"] += 1
+        self._start_supervisor()
+
+    def _is_recovered(self) -> bool:
+        """Once faults have stopped: whether everyone is back within the lead; not for ever, and the head moves."""
+        running = {one.name: one.at.epoch for one in self.live() if one.said == "running"}
+        sealed_s = (self.timeline.now_us - self.history.sealed_us.get(self.head, START_US)) / US_PER_S
+        if sealed_s > STALLED_S and any(one.up_s > STALLED_S for one in self.live()):
+            self.history.check([f"progress: nothing was sealed for {sealed_s:.1f} s"])
+        if len(running) == self.scenario.replicas:
+            self.history.check(promises.readiness(running, self.head, self.settings.lead_epochs_max))
+            return True
+        limit_s = self.scenario.recovery_s_max
+        if self.timeline.elapsed_s > self.scenario.troubled_s + limit_s:
+            away = [name for name in replica_names(self.scenario.replicas) if name not in running]
+            self.history.check([f"progress: {name} did not come back within {limit_s:.0f} s" for name in away])
+        return False
+
+
+def _outside(spans: tuple[tuple[float, float], ...], others: tuple[tuple[float, float], ...]) -> Any:
+    """The parts of ``spans`` that no other one covers: a source is quiet only once at a time."""
+    left = list(spans)
+    for start, end in others:
+        left = [
+            piece
+            for begin, stop in left
+            for piece in ((begin, min(stop, start)), (max(begin, end), stop))
+            if piece[0] < piece[1]
+        ]
+    return left

@@ -1,0 +1,42 @@
+"""`lockstep chaos run` as a user runs it: a fixed seed, a few actions, all checkers; and that it can say no."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SEED = 4
+ACTIONS = (
+    "kill-supervisor",
+    "kill-jvm",
+    "damage-checkpoint",
+    "pause-replica",
+    "add-load",
+    "feed-late",
+    "feed-malformed",
+)
+
+
+def chaos(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lockstep", "--project", str(folder), "chaos", "run", *arguments, "--json"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
+
+
+def test_a_short_run_with_a_fixed_seed_loses_nothing(tmp_path: Path) -> None:
+    only = [word for name in ACTIONS for word in ("--only", name)]
+    done = chaos(tmp_path, "--seed", str(SEED), "--minutes", "1", "--rate", "100", *only)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["passed"] and outcome["seed"] == SEED
+    assert {verdict["name"] for verdict in outcome["verdicts"]} == {
+        "output", "input", "completeness", "order", "once", "equality", "progress", "the run",
+    }  # fmt: skip
+    begun = [action for action in outcome["actions"] if "left_out" not in action]
+    assert {action["action"] for action in begun} >= {"kill-supervisor", "damage-checkpoint"}
+    assert all(sink["expected"] == sink["found"] > 20 for sink in outcome["sinks"])
+    assert "plain Python" in outcome["compared_with"]
+    report = (tmp_path / "chaos-report.html").read_text(encoding="utf-8")
+    assert "<svg" in report and f"--seed {SEED}" in report and "every check passed" in report
+    assert "http://" not in report.replace("http://www.w3.org", ""), "the report needs nothing from elsewhere"

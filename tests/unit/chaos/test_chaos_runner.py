@@ -1,0 +1,188 @@
+"""The runner against a field that is made up: actions begin when they may, are undone once, and recover."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from lockstep.chaos import running
+from lockstep.chaos.field import JobField
+from lockstep.chaos.planner import Planned
+from lockstep.chaos.running import Runner
+from lockstep.chaos.timeline import Timeline
+from lockstep.chaos.vocabulary import Action, Deed, Field, Member, Need, Part
+from lockstep.chaos.watching import Reader
+
+
+class FakeStore:
+    def events(self, after_id: int, limit: int) -> list[Any]:
+        return []
+
+
+class FakeFeeding:
+    def check(self) -> None:
+        pass
+
+
+class NobodyReads:
+    def sightings(self) -> list[Any]:
+        return []
+
+
+class FakeProcess:
+    exit_code = 1
+
+    def failure(self, fact: str) -> RuntimeError:
+        return RuntimeError(fact)
+
+
+class FakeField:
+    """Two replicas; ``down`` are those that do not compute, ``ended`` is whether `lockstep run` has."""
+
+    def __init__(self) -> None:
+        self.down: set[str] = set()
+        self.incarnations = {"r0": 1, "r1": 1}
+        self.ended = False
+        self.starts = 0
+        self.store = FakeStore()
+        self.feeding = FakeFeeding()
+        self.process = FakeProcess()
+
+    def members(self) -> list[Member]:
+        return [
+            Member(name, incarnation, 1, "running", 5, Path(), name not in self.down)
+            for name, incarnation in self.incarnations.items()
+        ]
+
+    def healthy(self) -> list[Member]:
+        return [one for one in self.members() if one.healthy]
+
+    def spare_replicas(self) -> list[Member]:
+        return self.healthy() if len(self.healthy()) > 1 else []
+
+    def all_healthy(self) -> bool:
+        return len(self.healthy()) == 2
+
+    def has(self, need: Need) -> bool:
+        return need is not Need.OTHER_REPLICA or len(self.healthy()) > 1
+
+    def supervisor_pid(self) -> int | None:
+        return None if self.ended else 1
+
+    def start_job(self) -> None:
+        self.ended, self.starts = False, self.starts + 1
+
+
+class Hurt(Action):
+    """Takes r1, which comes back by ``undo``."""
+
+    name = "hurt"
+    title = "hurt r1"
+    requires = frozenset({Need.OTHER_REPLICA})
+    takes = frozenset({Part.REPLICA})
+    undone: ClassVar[list[str]] = []
+
+    def begin(self, field: Field, draw: Random) -> Deed:
+        fake = cast("FakeField", field)
+        fake.down.add("r1")
+
+        def undo() -> None:
+            self.undone.append(self.name)
+            fake.down.discard("r1")
+            fake.incarnations["r1"] += 1
+
+        return Deed("r1 is hurt", replica="r1", lasts_s=0.2, undo=undo)
+
+
+class Never(Hurt):
+    """Waits for something that never comes."""
+
+    name = "never"
+
+    def begin(self, field: Field, draw: Random) -> Deed:
+        return Deed("r1 would be", replica="r1", lasts_s=0.2, undo=lambda: None, happened=lambda: False)
+
+
+@pytest.fixture
+def field(monkeypatch: pytest.MonkeyPatch) -> FakeField:
+    monkeypatch.setattr(running, "SETTLE_S", 0.1)
+    monkeypatch.setattr(running, "TICK_S", 0.01)
+    monkeypatch.setattr(running, "POSTPONED_S_MAX", 0.3)
+    Hurt.undone.clear()
+    return FakeField()
+
+
+def runner_of(field: FakeField) -> Runner:
+    lines: list[str] = []
+    return Runner(cast("JobField", field), Timeline(lines.append), cast("Reader", NobodyReads()), replicas=2)
+
+
+def schedule(*names: str) -> list[Planned]:
+    return [Planned(number, 0.0, name, str(number)) for number, name in enumerate(names, 1)]
+
+
+ACTIONS: dict[str, Action] = {"hurt": Hurt(), "never": Never()}
+
+
+def test_a_second_action_on_a_replica_waits_until_the_first_is_over(field: FakeField) -> None:
+    runner = runner_of(field)
+    runner.run(schedule("hurt", "hurt"), ACTIONS, duration_s=5)
+    first, second = runner.doings
+    assert Hurt.undone == ["hurt", "hurt"]
+    assert first.over_us <= second.begun_us
+    assert runner.findings == []
+
+
+def test_what_is_under_way_at_the_end_is_undone_once_and_waited_for(field: FakeField) -> None:
+    runner = runner_of(field)
+    runner.run(schedule("hurt"), ACTIONS, duration_s=0.05)
+    assert Hurt.undone == ["hurt"]
+    assert runner.doings[0].over_us > 0
+
+
+def test_an_action_that_could_not_begin_is_left_out_with_the_reason(field: FakeField) -> None:
+    field.down.add("r0")
+    runner = runner_of(field)
+    field_all = field.all_healthy
+    field.all_healthy = lambda: True  # type: ignore[method-assign]
+    runner.run(schedule("hurt"), ACTIONS, duration_s=1)
+    field.all_healthy = field_all  # type: ignore[method-assign]
+    assert runner.doings[0].deed is None
+    assert runner.doings[0].skipped == "it needs another healthy replica"
+
+
+def test_what_never_happened_is_marked_so(field: FakeField) -> None:
+    runner = runner_of(field)
+    runner.run(schedule("never"), ACTIONS, duration_s=2)
+    assert runner.doings[0].over_us > 0
+    assert not runner.doings[0].happened
+    assert any("never happened" in line.text for line in runner.timeline.lines)
+
+
+def test_a_job_that_ends_by_itself_is_started_again_and_that_is_a_finding(field: FakeField) -> None:
+    runner = runner_of(field)
+    field.ended = True
+    runner.tick()
+    assert field.starts == 1
+    assert runner.findings == ["`lockstep run` ended with exit code 1 although nothing was done to the whole job"]
+    for _ in range(running.RESTARTS_MAX - 1):
+        field.ended = True
+        runner.tick()
+    field.ended = True
+    with pytest.raises(RuntimeError, match="7th time"):
+        runner.tick()
+
+
+def test_who_leaves_and_who_is_back_is_told(field: FakeField) -> None:
+    runner = runner_of(field)
+    runner.tick()
+    field.down.add("r1")
+    runner.tick()
+    field.down.clear()
+    runner.tick()
+    said = [line.text for line in runner.timeline.lines]
+    assert "r1 left: 1 of 2 replicas compute" in said
+    assert said[-1] == "r1 computes: 2 of 2 replicas do"

@@ -1,0 +1,181 @@
+"""When a spare is ordered, who may use it, and that one that fails does not come back for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.config import Settings
+from lockstep.control import spares
+from lockstep.control.spares import (
+    CALM_S,
+    FAILURE_PAUSE_S,
+    FAILURES_MAX,
+    FORGOTTEN_S,
+    Shape,
+    Situation,
+    Spares,
+    is_calm,
+    may_order,
+    useful_spares,
+)
+from lockstep.runtime.spec import ReplicaSpec
+from lockstep.store.sqlite_store import open_store
+from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
+
+GIB = 1 << 30
+CALM = Situation(
+    spares=0, wanted=1, calm_s=CALM_S, failures=0, failed_ago_s=0.0, memory_free_bytes=8 * GIB, driver_memory_bytes=GIB
+)
+
+
+def test_a_spare_is_ordered_when_all_is_calm_and_never_more_than_are_wanted() -> None:
+    assert may_order(CALM)
+    assert not may_order(replace(CALM, calm_s=CALM_S - 0.1))
+    assert not may_order(replace(CALM, spares=1))
+    assert may_order(replace(CALM, spares=1, wanted=2))
+    assert not may_order(replace(CALM, wanted=0))
+
+
+def test_a_spare_never_takes_the_last_memory() -> None:
+    assert not may_order(replace(CALM, memory_free_bytes=2 * GIB))
+    assert not may_order(replace(CALM, driver_memory_bytes=4 * GIB))
+
+
+def test_spares_that_end_by_themselves_are_ordered_again_after_a_pause_and_not_for_ever() -> None:
+    failed = replace(CALM, failures=1, failed_ago_s=FAILURE_PAUSE_S - 1)
+    assert not may_order(failed)
+    assert may_order(replace(failed, failed_ago_s=FAILURE_PAUSE_S))
+    assert not may_order(replace(failed, failures=FAILURES_MAX, failed_ago_s=10 * FAILURE_PAUSE_S))
+
+
+def test_it_is_calm_when_every_replica_runs_and_none_is_on_its_way() -> None:
+    running = said("r0", 10)
+    assert is_calm([running, said("r1", 10)], NOW_US)
+    for state in ("starting", "seeding", "catching-up", "diverged", "draining", "failed"):
+        assert not is_calm([running, said("r1", 10, state=state)], NOW_US), state
+    assert not is_calm([], NOW_US), "before the first word nobody runs"
+
+
+def test_a_replica_that_was_given_up_does_not_keep_the_others_from_having_a_spare() -> None:
+    gone = replace(said("r1", 10, state="failed"), updated_us=NOW_US - round((FORGOTTEN_S + 1) * S))
+    assert is_calm([said("r0", 10), gone], NOW_US)
+    assert not is_calm([gone], NOW_US)
+
+
+def test_no_spare_where_it_would_hold_executors_or_where_the_run_ends_by_itself() -> None:
+    assert useful_spares(Settings()) == 1
+    assert useful_spares(Settings.model_validate({"spark": {"master": "spark://host:7077"}})) == 0
+    assert useful_spares(Settings.model_validate({"run": {"until_done": True}})) == 0
+    assert useful_spares(Settings.model_validate({"run": {"spares": 0}})) == 0
+
+
+class Pretended:
+    """A process that is none: what it was told is written down."""
+
+    made: list[Pretended]
+
+    def __init__(self, spec: ReplicaSpec, *more: Any, gently: bool | None = None) -> None:
+        self.spec, self.gently, self.gentle = spec, gently, False
+        self.shape: Shape | None = more[0] if more else None
+        self.pid, self.is_ready, self.killed, self.listens = len(self.made) + 1, False, False, True
+        self.code: int | None = None
+        self.became: ReplicaSpec | None = None
+        self.made.append(self)
+
+    def exit_code(self) -> int | None:
+        return self.code
+
+    def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
+        self.became, self.gently = spec, gently
+        return self.listens
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+class Bench:
+    """A pool of pretended spares with a clock in hand."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
+        self.store = open_store(folder, "job")
+        for replica in ("r0", "r1"):
+            self.store.begin(replica, 1)
+        self.now_s = 1000.0
+        self.spares: list[Pretended] = []
+        self.cold: list[Pretended] = []
+        monkeypatch.setattr(spares, "SpareProcess", type("Spare", (Pretended,), {"made": self.spares}))
+        monkeypatch.setattr(spares, "ReplicaProcess", type("Cold", (Pretended,), {"made": self.cold}))
+        given = Settings.model_validate(settings)
+        self.template = ReplicaSpec(
+            "/p", str(folder), "job", "job.py", "hash", "", "auto", given.model_dump(mode="json")
+        )
+        self.pool = Spares(self.store, self.template, given, ["r0", "r1"], lambda: self.now_s, self.now_us)
+
+    def now_us(self) -> int:
+        return NOW_US + round(self.now_s * S)
+
+    def report(self, replica: str, state: str = "running") -> None:
+        word = replace(said(replica, 10, state=state), incarnation=1, updated_us=self.now_us())
+        self.store.report(word)
+
+    def pass_time(self, seconds: float, state: str = "running") -> None:
+        until_s = self.now_s + seconds
+        while self.now_s < until_s:
+            self.now_s += 1.0
+            for replica in ("r0", "r1"):
+                self.report(replica, state)
+            self.pool.tend()
+
+    def start(self, replica: str, *, gently: bool = True) -> Pretended:
+        return self.pool(replace(self.template, replica=replica), gently=gently)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch, {})
+
+
+def test_without_a_spare_a_replica_is_a_new_process(bench: Bench) -> None:
+    assert bench.start("r0", gently=False) is bench.cold[0]
+    assert bench.cold[0].spec.replica == "r0" and bench.cold[0].gently is False
+
+
+def test_a_replica_takes_the_spare_and_the_next_one_is_ordered_when_all_is_calm_again(bench: Bench) -> None:
+    bench.pass_time(CALM_S + 2)
+    assert len(bench.spares) == 1, "one is enough"
+    assert bench.start("r1") is bench.spares[0]
+    assert bench.spares[0].became is not None and bench.spares[0].became.replica == "r1"
+    bench.pass_time(30, state="starting")
+    assert len(bench.spares) == 1, "nothing is booted beside a replica that is on its way"
+    bench.pass_time(CALM_S + 2)
+    assert len(bench.spares) == 2
+    bench.pool.close()
+    assert [one.killed for one in bench.spares] == [False, True], "the first is a replica now, and not the pool's"
+
+
+def test_a_spare_that_has_died_or_does_not_listen_is_passed_over(bench: Bench) -> None:
+    bench.pass_time(CALM_S + 2)
+    bench.spares[0].listens = False
+    assert bench.start("r0") is bench.cold[0]
+    assert bench.spares[0].killed
+    bench.pass_time(CALM_S + 2)
+    bench.spares[1].code = -9
+    assert bench.start("r0") is bench.cold[1]
+    bench.pass_time(2)
+    kinds = [(kind, text) for _, _, kind, _, text in bench.store.events()]
+    assert kinds == [("spare-ended", "pid 2, exit code -9")]
+
+
+def test_a_spare_serves_only_replicas_with_the_same_spark_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"r1": {"spark": {"master": "local[4]"}}}
+    bench = Bench(tmp_path, monkeypatch, {"replica": own})
+    bench.pass_time(CALM_S + 2)
+    assert bench.spares[0].spec.replica == "r0"
+    assert bench.start("r1") is bench.cold[0]
+    assert bench.start("r0") is bench.spares[0]
