@@ -14,21 +14,6 @@ from lockstep.store.journal import open_journal
 
 SCHEMA = "user string, amount bigint"
 
-COUNTS = """
-import lockstep as ls
-from lockstep import F
-
-job = ls.Job("counts")
-(
-    job.source("events", ls.journal("events", schema="user string, amount bigint"))
-    .filter("amount >= 0")
-    .key_by("user")
-    .agg(n=F.count("*"), total=F.sum("amount"))
-    .to(ls.files("out"))
-)
-"""
-"""Rolling counts: every epoch publishes the new totals of the users it touched."""
-
 POISONED = """
 import lockstep as ls
 
@@ -86,7 +71,7 @@ def append(project: Path, records: list[dict[str, Any]]) -> None:
 
 
 def totals(records: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
-    """What COUNTS must have published last for each user."""
+    """What rolling counts must have published last for each user."""
     counts: Counter[str] = Counter()
     sums: Counter[str] = Counter()
     for record in records:

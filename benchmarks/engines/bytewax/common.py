@@ -18,6 +18,7 @@ from bytewax.run import cli_main
 
 SNAPSHOT_INTERVAL = timedelta(seconds=0.5)
 """How often state goes to disk: the most that is computed again after a crash. Bytewax's default is 10 s."""
+GATHER_INTERVAL, GATHER_MAX = timedelta(milliseconds=10), 10_000
 LOOK_INTERVAL = timedelta(milliseconds=5)
 OUTPUT = Path("output/rows.jsonl")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,8 +82,23 @@ def at(record: dict) -> datetime:
 
 def write(rows: Stream) -> None:
     """Publish rows as JSON lines."""
-    lines = op.map("json", rows, lambda row: ("rows", json.dumps(row)))
-    op.output("output", lines, FileSink(OUTPUT))
+    op.output("output", op.map("json", rows, line), FileSink(OUTPUT))
+
+
+def write_together(rows: Stream) -> None:
+    """Publish rows that come one by one, as those of windows do, a few at a time: `FileSink` syncs every write."""
+    gathered = op.collect("gather", op.map("json", rows, line), GATHER_INTERVAL, GATHER_MAX)
+    op.output("output", op.flat_map_batch("lines", gathered, spread), FileSink(OUTPUT))
+
+
+def line(row: dict) -> tuple[str, str]:
+    """A row as a line of the one file."""
+    return "rows", json.dumps(row)
+
+
+def spread(gathered: list[tuple[str, list[str]]]) -> list[tuple[str, str]]:
+    """What was gathered, line by line but still as one batch."""
+    return [(key, each) for key, lines in gathered for each in lines]
 
 
 def run(flow: Dataflow) -> None:

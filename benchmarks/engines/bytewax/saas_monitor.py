@@ -5,7 +5,7 @@ from datetime import timedelta
 from bytewax import operators as op
 from bytewax.dataflow import Dataflow
 from bytewax.operators import windowing as win
-from common import EPOCH, at, read, run, write
+from common import EPOCH, at, read, run, write_together
 
 
 def row(kv: tuple[str, tuple[int, tuple[int, int]]]) -> dict:
@@ -31,7 +31,7 @@ found = win.fold_window(
     merger=lambda one, other: (one[0] + other[0], max(one[1], other[1])),
     ordered=False,
 )
-write(op.map("rows", found.down, row))
+write_together(op.map("rows", found.down, row))
 
 if __name__ == "__main__":
     run(flow)

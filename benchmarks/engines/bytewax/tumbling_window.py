@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 from bytewax.dataflow import Dataflow
-from common import read, run, write
+from common import read, run, write_together
 from windows import sums
 
 flow = Dataflow("tumbling_window")
-write(sums(read(flow, "events"), timedelta(seconds=1), timedelta(milliseconds=500)))
+write_together(sums(read(flow, "events"), timedelta(seconds=1), timedelta(milliseconds=500)))
 
 if __name__ == "__main__":
     run(flow)

@@ -1,12 +1,14 @@
 """Windows over much input at once, with Lockstep."""
 
+from common import source
+
 import lockstep as ls
 from lockstep import F
 
 EVENT = "seq bigint, sent_us bigint, at_ms bigint, key string, amount bigint"
 
 job = ls.Job("bounded-window")
-events = job.source("events", ls.files("input/events", schema=EVENT, still_for="0 ms"))
+events = job.source("events", source("events", EVENT))
 windows = (
     events.with_columns(at="timestamp_millis(at_ms)")
     .event_time("at", out_of_order="2 seconds")

@@ -2,6 +2,8 @@
 
 import os
 
+from common import source
+
 import lockstep as ls
 
 RECORD = "seq bigint, sent_us bigint, value bigint, hops bigint"
@@ -13,7 +15,7 @@ def passed(record):
 
 
 job = ls.Job("chain")
-stream = job.source("events", ls.files("input/events", schema=RECORD, still_for="0 ms"))
+stream = job.source("events", source("events", RECORD))
 for _ in range(int(os.environ["BENCH_WORKLOAD"].removeprefix("chain_"))):
     stream = stream.map(passed, schema=RECORD)
 stream.to(ls.files("output", format="jsonl"))

@@ -1,5 +1,7 @@
 """A Python function with state by key, with Lockstep."""
 
+from common import source
+
 import lockstep as ls
 
 EVENT = "seq bigint, sent_us bigint, at_ms bigint, key string, amount bigint"
@@ -21,6 +23,6 @@ class HighestThree(ls.Process):
 
 
 job = ls.Job("keyed-function")
-events = job.source("events", ls.files("input/events", schema=EVENT, still_for="0 ms"))
+events = job.source("events", source("events", EVENT))
 found = events.key_by("key").process(HighestThree(), schema="key string, events bigint, best bigint, seq bigint")
 found.to(ls.files("output", format="jsonl"))

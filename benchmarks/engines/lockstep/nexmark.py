@@ -2,6 +2,8 @@
 
 import os
 
+from common import source
+
 import lockstep as ls
 from lockstep.bench.nexmark.generator import SCHEMA
 from lockstep.bench.nexmark.queries import QUERIES, site
@@ -22,6 +24,6 @@ COLUMNS = {
 query = os.environ["BENCH_WORKLOAD"].removeprefix("nexmark_")
 job = ls.Job("nexmark")
 schema = f"seq bigint, sent_us bigint, at_ms bigint, {SCHEMA}"
-results = QUERIES[query](site(job, ls.files("input/nexmark", schema=schema, still_for="0 ms")))
+results = QUERIES[query](site(job, source("nexmark", schema)))
 plain, made = COLUMNS[query]
 results.select(*plain, **made).to(ls.files("output", format="jsonl"))

@@ -1,5 +1,7 @@
 """Two inputs of which one goes quiet, with Lockstep: after two seconds nobody waits for it any more."""
 
+from common import source
+
 import lockstep as ls
 from lockstep import F
 
@@ -7,10 +9,7 @@ EVENT = "seq bigint, sent_us bigint, at_ms bigint, key string, amount bigint"
 
 job = ls.Job("quiet-input")
 steady, moody = (
-    job.source(source, ls.files(f"input/{source}", schema=EVENT, still_for="0 ms")).with_columns(
-        at="timestamp_millis(at_ms)"
-    )
-    for source in ("steady", "moody")
+    job.source(name, source(name, EVENT)).with_columns(at="timestamp_millis(at_ms)") for name in ("steady", "moody")
 )
 windows = (
     steady.union(moody)

@@ -1,12 +1,14 @@
 """The SaaS monitor with Lockstep: customers that made documents public, second by second."""
 
+from common import source
+
 import lockstep as ls
 from lockstep import F
 
 SHARED = "seq bigint, sent_us bigint, at_ms bigint, customer bigint, document string, shared_with string"
 
 job = ls.Job("saas-monitor")
-shared = job.source("shared", ls.files("input/shared", schema=SHARED, still_for="0 ms"))
+shared = job.source("shared", source("shared", SHARED))
 alerts = (
     shared.with_columns(at="timestamp_millis(at_ms)")
     .event_time("at", out_of_order="500 ms")

@@ -1,5 +1,7 @@
 """Two inputs in one, with Lockstep: event time is that of the input that is behind."""
 
+from common import source
+
 import lockstep as ls
 from lockstep import F
 
@@ -7,10 +9,7 @@ EVENT = "seq bigint, sent_us bigint, at_ms bigint, key string, amount bigint"
 
 job = ls.Job("two-rates")
 fast, slow = (
-    job.source(source, ls.files(f"input/{source}", schema=EVENT, still_for="0 ms")).with_columns(
-        at="timestamp_millis(at_ms)"
-    )
-    for source in ("fast", "slow")
+    job.source(name, source(name, EVENT)).with_columns(at="timestamp_millis(at_ms)") for name in ("fast", "slow")
 )
 windows = (
     fast.union(slow)

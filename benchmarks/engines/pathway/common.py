@@ -3,6 +3,7 @@
 Results are a stream of changes: each line has `diff` 1 for a row that came and -1 for one that went.
 """
 
+import time
 from pathlib import Path
 
 import pathway as pw
@@ -45,7 +46,8 @@ def sums(events: pw.Table, window_ms: int, out_of_order_ms: int) -> pw.Table:
 
 def run(rows: pw.Table) -> None:
     """Publish rows as JSON lines until the process is ended; after a crash, from the last snapshot."""
-    pw.io.jsonlines.write(rows, "output/rows.jsonl")
+    # A file of its own for each start: Pathway would overwrite what the process before a crash has written.
+    pw.io.jsonlines.write(rows, f"output/rows-{time.time_ns()}.jsonl")
     Path("work/ready").touch()
     backend = pw.persistence.Backend.filesystem("work/persistence")
     pw.run(

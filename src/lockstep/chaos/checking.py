@@ -73,7 +73,9 @@ def check_promises(evidence: Evidence) -> list[Verdict]:
     differing = equality(rows) + [f"divergence at epoch {one.epoch}: {one.detail}" for one in store.divergences()]
     return [
         _verdict("completeness", f"{len(entries)} epochs of the ledger, each published in every sink", whole),
-        _verdict("order", f"epochs of {len(published)} sinks, and as a reader saw them", [*ordered, *order(seen)]),
+        _verdict(
+            "order", f"epochs of {_many(len(published), 'sink')}, and as a reader saw them", [*ordered, *order(seen)]
+        ),
         _verdict("once", f"{sum(map(len, published.values()))} publications", _once(published)),
         _verdict("equality", f"{len(rows)} digests of {len(entries)} epochs", differing),
         _progress(evidence),
@@ -94,7 +96,9 @@ def check_input(evidence: Evidence) -> Verdict:
     accepted = [one for one in evidence.runner.doings if one.deed is not None and one.deed.data.get("accepted", 0)]
     complaints += [f"{one.planned.number}. {one.action.name}: {one.deed.text}" for one in accepted if one.deed]
     total = sum(evidence.acknowledged.values())
-    return _verdict("input", f"{total:,} acknowledged records of {len(evidence.acknowledged)} journals", complaints)
+    return _verdict(
+        "input", f"{total:,} acknowledged records of {_many(len(evidence.acknowledged), 'journal')}", complaints
+    )
 
 
 def check_output(
@@ -113,7 +117,7 @@ def check_output(
     complaints = [_difference(one) for one in found if not one.equal]
     rows = sum(one.expected for one in found)
     return _verdict(
-        "output", f"{rows:,} rows of {len(found)} sinks, compared with {subject.told_by}", complaints
+        "output", f"{rows:,} rows of {_many(len(found), 'sink')}, compared with {subject.told_by}", complaints
     ), found
 
 
@@ -176,6 +180,10 @@ def _without(span: Span, first_us: int, end_us: int) -> list[Span]:
         Span(span.replica, max(span.first_us, end_us), span.last_us),
     ]
     return [part for part in parts if part.first_us < part.last_us]
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _verdict(name: str, looked_at: str, complaints: Sequence[str]) -> Verdict:

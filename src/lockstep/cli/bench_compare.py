@@ -42,7 +42,7 @@ def compare(
         bool, typer.Option("--save", help="Store the results in benchmarks/results/, cell by cell.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder: logs of what failed.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder: input, output, logs.")] = False,
 ) -> None:
     """Measure the same workloads on Lockstep and on other engines, alternating; every result is verified.
 
@@ -83,7 +83,7 @@ def _compared(selection: Selection, project: Path | None, *, keep: bool) -> dict
 
     command = shlex.join(["lockstep", *sys.argv[1:]])
     with workspace("compare", say, keep=keep) as folder:
-        return Comparing(selection, folder, say, command).run(stored)
+        return Comparing(selection, folder, say, command, keep=keep).run(stored)
 
 
 def _tell(document: dict[str, Any], project: Path, *, as_json: bool, save: bool) -> None:

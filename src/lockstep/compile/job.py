@@ -20,6 +20,7 @@ from lockstep.compile.hidden import Hidden, hidden_of, step_expressions
 from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.stages import TIME, spark_schema_text, taken_up
 from lockstep.compile.steps import Context, Lowered, lower
+from lockstep.compile.tasks import together
 from lockstep.plan.graph import Graph
 from lockstep.plan.schema import parse_schema
 from lockstep.plan.specs import StageSource
@@ -78,15 +79,18 @@ def compile_job(
     source_frame: SourceFrame,
     dead_letters: DeadLetters | None = None,
     on_lowered: Callable[[Step, DataFrame], None] | None = None,
+    *,
+    one_task: bool = False,
 ) -> tuple[Compiled, ...]:
     """Each stage as one DataFrame: every step lowered and checked for determinism, the sinks united.
 
-    ``on_lowered`` is shown each step's frame.
+    ``on_lowered`` is shown each step's frame. ``one_task`` says that nothing is computed side by side.
     """
     assert FAMILIES, "every kind of step has registered its lowering"
     written: dict[str, StructType] = {}
     return tuple(
-        _StageCompiler(stage, source_frame, dead_letters, on_lowered, written).compiled() for stage in graph.stages
+        _StageCompiler(stage, source_frame, dead_letters, on_lowered, written, one_task=one_task).compiled()
+        for stage in graph.stages
     )
 
 
@@ -100,10 +104,14 @@ class _StageCompiler:
         dead_letters: DeadLetters | None,
         on_lowered: Callable[[Step, DataFrame], None] | None,
         written: dict[str, StructType],
+        *,
+        one_task: bool,
     ) -> None:
         self._stage = stage
         self._journals: dict[str, Source] = {}
-        self._context = Context(self._noting(source_frame), hidden_of(stage), dead_letters, written, stage.output_mode)
+        self._context = Context(
+            self._noting(source_frame), hidden_of(stage), dead_letters, written, stage.output_mode, one_task
+        )
         self._on_lowered = on_lowered
         self._lowered: dict[int, Lowered] = {}
         self._taken_up: dict[tuple[str, bool], Lowered] = {}
@@ -119,6 +127,7 @@ class _StageCompiler:
                 self._context.written[sink.id] = frame.schema
         times = tuple(step.id for step in self._stage.event_times)
         frame, parts = _united(sinks, frames)
+        frame = together(frame, one_task=self._context.one_task)
         return Compiled(self._stage, frame, parts, times, tuple(self._journals.values()))
 
     def _lower(self, step: Step) -> None:

@@ -42,6 +42,7 @@ from lockstep.compile.hidden import (
 from lockstep.compile.packets import PACKED, RESULTS, KeyedProcessor, Packer, Unpacker
 from lockstep.compile.stages import spark_schema_text
 from lockstep.compile.steps import Context, Lowered, _column, _lower
+from lockstep.compile.tasks import together
 from lockstep.errors import PlanError
 from lockstep.keyed.engine import Layout
 from lockstep.keyed.operator import Operator
@@ -74,8 +75,10 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
     processor = KeyedProcessor(
         step.id, operator, [layout for _, layout in prepared], [_packed_schema(frame) for frame, _ in prepared]
     )
-    together = reduce(DataFrame.union, packets).groupBy("bucket")
-    results = together.transformWithState(processor, StructType.fromDDL(RESULTS), context.output_mode, "None")
+    packed = together(reduce(DataFrame.union, packets), one_task=context.one_task)
+    results = packed.groupBy("bucket").transformWithState(
+        processor, StructType.fromDDL(RESULTS), context.output_mode, "None"
+    )
     timed = any(_is_timed(given) for given in inputs)
     outputs = [_output(step, results, number, schema, timed=timed) for number, schema in enumerate(operator.outputs)]
     sides = dict(zip(step.side_outputs, outputs[1:], strict=True))

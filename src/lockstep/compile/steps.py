@@ -28,6 +28,7 @@ from lockstep.compile.hidden import (
 )
 from lockstep.compile.python_steps import DeadLetters, Kind, PythonStep
 from lockstep.compile.stages import handed_on, loop_schema, sent_back, taken_up
+from lockstep.compile.tasks import together
 from lockstep.compile.types import check_comparisons, check_same_types
 from lockstep.errors import ExpressionError
 from lockstep.plan.expression import Expression
@@ -92,6 +93,8 @@ class Context:
     """The schemas of the journals inside the job, by name."""
     output_mode: str = "append"
     """Of the query that is being made."""
+    one_task: bool = False
+    """Whether nothing is computed side by side."""
 
 
 def lower(step: Step, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
@@ -112,7 +115,9 @@ def lowered_kinds() -> frozenset[type]:
 @_lower.register
 def _source(step: Source, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
     hidden = context.hidden[step.id]
-    return Lowered(context.source_frame(step, hidden), step.columns, hidden.columns)
+    return Lowered(
+        together(context.source_frame(step, hidden), one_task=context.one_task), step.columns, hidden.columns
+    )
 
 
 @_lower.register
@@ -168,7 +173,8 @@ def _project(given: Lowered, step: Step, wanted: dict[str, Expression | None]) -
 @_lower.register
 def _union(step: Union, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
     check_same_types(step, tuple(given.frame.schema for given in inputs))
-    return _united(inputs, step.columns)
+    united = _united(inputs, step.columns)
+    return replace(united, frame=together(united.frame, one_task=context.one_task))
 
 
 def _united(inputs: tuple[Lowered, ...], columns: tuple[str, ...]) -> Lowered:

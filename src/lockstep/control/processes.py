@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import psutil
 
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.environment import process_environment
+from lockstep.runtime.launching import jvm_command, spark_home
 from lockstep.runtime.orders import DRAIN
 from lockstep.runtime.spec import ReplicaSpec
 
@@ -29,23 +31,16 @@ class Group:
     """A Python process of ours with all below it (JVM, Python workers), which it takes along when it ends."""
 
     def __init__(
-        self,
-        module: str,
-        spec: ReplicaSpec,
-        path: Path,
-        log: IO[bytes],
-        *,
-        niceness: int = 0,
-        stdout: int | None = None,
+        self, what: Literal["replica", "spare"], spec: ReplicaSpec, path: Path, log: IO[bytes], *, niceness: int = 0
     ) -> None:
         self._log = log
         self._process = subprocess.Popen(
-            [*command_prefix(spec.replica), sys.executable, "-m", module, str(path)],
+            [*command_prefix(spec.replica), sys.executable, "-m", "lockstep.runtime.start", what, str(path)],
             stdin=subprocess.PIPE,
             # Unbuffered: a word to a replica that is gone fails when it is said, and not again when the pipe is closed.
             bufsize=0,
             # Standard output stays ours: the console sink writes there. Everything else goes to the log.
-            stdout=stdout,
+            stdout=None,
             stderr=log,
             cwd=spec.project,
             env={**process_environment(), **replica_environment(spec.replica)},
@@ -108,9 +103,15 @@ class ReplicaProcess(Group):
     """One started replica: driver, JVM and Python workers."""
 
     def __init__(self, spec: ReplicaSpec, *, gently: bool = False) -> None:
-        path = announced(spec)
+        path = announced(with_jvm(spec))
         log = opened_log(spec.folder / "log.txt")
-        super().__init__("lockstep.runtime.replica", spec, path, log, niceness=GENTLE_NICENESS if gently else 0)
+        super().__init__("replica", spec, path, log, niceness=GENTLE_NICENESS if gently else 0)
+
+
+def with_jvm(spec: ReplicaSpec) -> ReplicaSpec:
+    """Tell a process that is about to be started which JVM it has to start itself."""
+    settings = spec.parsed_settings().spark_of(spec.replica)
+    return replace(spec, jvm=jvm_command(settings), spark_home=str(spark_home()))
 
 
 def announced(spec: ReplicaSpec) -> Path:

@@ -24,7 +24,9 @@ def forget(store: Store, sources: Mapping[str, SourceSide], floor: int) -> None:
     entry = store.entry(floor - 1) if floor > store.floor() else None
     if entry is None:
         return
+    # The ledger first: if only that succeeds, records stay that nobody needs. The other way round a replica that starts
+    # from the first epoch of the ledger would find its records gone.
+    store.trim(floor)
     for name, side in sources.items():
         if (positions := entry.cut.get(name)) is not None:
             side.trim(positions)
-    store.trim(floor)

@@ -22,7 +22,15 @@ import psutil
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import Settings
 from lockstep.control.overview import SPARES
-from lockstep.control.processes import GENTLE_NICENESS, SPARE_NICENESS, Group, ReplicaProcess, announced, opened_log
+from lockstep.control.processes import (
+    GENTLE_NICENESS,
+    SPARE_NICENESS,
+    Group,
+    ReplicaProcess,
+    announced,
+    opened_log,
+    with_jvm,
+)
 from lockstep.errors import StoreError
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.orders import BE
@@ -132,13 +140,13 @@ class SpareProcess(Group):
     def __init__(self, spec: ReplicaSpec, shape: Shape, folder: Path) -> None:
         folder.mkdir(parents=True)
         path = folder / "spec.json"
-        spec.write(path)
+        with_jvm(spec).write(path)
         self.shape = shape
         self._folder = folder
         self._gathered_bytes = 0
         self._replica_log: Path | None = None
         log = opened_log(folder / "log.txt")
-        super().__init__("lockstep.runtime.spare", spec, path, log, niceness=SPARE_NICENESS)
+        super().__init__("spare", spec, path, log, niceness=SPARE_NICENESS)
 
     @property
     def is_ready(self) -> bool:

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from lockstep.config import SparkSettings
 from lockstep.machine import find_java
 from lockstep.runtime.archive import archive_options
+from lockstep.runtime.jvm import booted
 from lockstep.runtime.local_files import without_processes
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
@@ -134,7 +135,8 @@ def open_session(name: str, settings: SparkSettings, scratch: Path) -> SparkSess
     builder = SparkSession.builder.appName(name).master(settings.master)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with booted():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     # PySpark logs every refused plan with a JSON stack trace; our errors say it in the words of the job.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

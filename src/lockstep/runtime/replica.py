@@ -1,6 +1,6 @@
 """One replica: a process with a Spark session that follows the ledger until it is told to stop.
 
-Started by the supervisor as ``python -m lockstep.runtime.replica SPEC``, or begun as a spare (``spare.py``). Its
+Started by the supervisor as ``python -m lockstep.runtime.start replica SPEC``, or begun as a spare (``spare.py``). Its
 standard input is a pipe from the supervisor (``orders.py``).
 """
 
@@ -29,6 +29,7 @@ from lockstep.clock import wall_us
 from lockstep.compile.hidden import Hidden, ddl_with_hidden
 from lockstep.compile.job import Compiled, compile_job
 from lockstep.compile.steps import OBSERVED_TIME
+from lockstep.compile.tasks import is_one_task
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.connect.tables import copies_in, look_in
@@ -315,7 +316,8 @@ def compiled(
         # Spark's workers cannot import the job's file, so its functions travel whole.
         cloudpickle.register_pickle_by_value(sys.modules[name])
     frames = source_frames(session, spec, drain_flag, tasks_max)
-    return compile_job(job.job.graph(), frames, DeadLetterWriter(spec.store, spec.job))
+    dead_letters = DeadLetterWriter(spec.store, spec.job)
+    return compile_job(job.job.graph(), frames, dead_letters, one_task=is_one_task(session, tasks_max))
 
 
 def rehearsed(
@@ -329,7 +331,7 @@ def rehearsed(
 ) -> None:
     """Compute the newest epoch some times, stage by stage, into nowhere: afterwards this JVM is warm."""
     frames = source_frames(session, spec, drain_flag, tasks_max, warm_up_epochs=EPOCHS)
-    for stage in compile_job(job.job.graph(), frames, nowhere):
+    for stage in compile_job(job.job.graph(), frames, nowhere, one_task=is_one_task(session, tasks_max)):
         warm_up(stage, folder, should_stop)
 
 
@@ -412,13 +414,13 @@ def _first_line(text: str) -> str:
     return f"{first} {raised[0] if raised else ''}".strip()[:600]
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str]) -> None:
     """The process of one replica."""
     phases = Phases("a new process", since_process_start())
     phases.mark("imports")
     orders = Orders(spare=False)
     orders.start()
-    run_replica(ReplicaSpec.read(Path((arguments or sys.argv[1:])[0])), orders, phases)
+    run_replica(ReplicaSpec.read(Path(arguments[0])), orders, phases)
 
 
 def run_replica(spec: ReplicaSpec, orders: Orders, phases: Phases, ready: Ready | None = None) -> None:
@@ -484,7 +486,3 @@ def _locked(path: Path) -> IO[str]:
     handle = path.open("w", encoding="utf-8")
     fcntl.flock(handle, fcntl.LOCK_EX)
     return handle
-
-
-if __name__ == "__main__":
-    main()

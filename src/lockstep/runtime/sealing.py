@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 
 from lockstep.clock import Clock, wall_us
 from lockstep.config import RunSettings
-from lockstep.connect.protocols import Advance, SourceSide
+from lockstep.connect.protocols import SourceSide
 from lockstep.errors import LockstepError
 from lockstep.faults.windows import Window, reached
 from lockstep.runtime.marks import TimeStep
 from lockstep.runtime.proposing import Proposal, Proposer
-from lockstep.store.protocols import Entry, Holder, Store
+from lockstep.store.protocols import Holder, Store
 
 _PAUSE_AFTER_ERROR_S = 1.0
 _PAUSE_WHEN_OVER_S = 0.2
@@ -92,9 +92,6 @@ class Sealer(threading.Thread, Proposer):
                 return
             if self._store.wait(epoch, max(0.001, found.seconds)) is not None:
                 return
-
-    def _seal(self, epoch: int, previous: Entry | None, advances: Mapping[str, Advance], ending: int = 0) -> None:
-        self._put(self._proposal(epoch, previous, advances, ending))
 
     def _put(self, proposal: Proposal) -> None:
         wanted = proposal.entry

@@ -1,8 +1,8 @@
 """A warm spare: a process that has booted all that a replica needs, and waits to be told which replica it is.
 
-Started by the supervisor as ``python -m lockstep.runtime.spare SPEC``. The spec names the replica whose settings it
-boots with, but until it is told it acts for nobody: it holds no replica's folder, has no incarnation and seals nothing.
-It warms up on repetitions of the newest epoch, which leave nothing behind.
+Started by the supervisor as ``python -m lockstep.runtime.start spare SPEC``. The spec names the replica whose settings
+it boots with, but until it is told it acts for nobody: it holds no replica's folder, has no incarnation and seals
+nothing. It warms up on repetitions of the newest epoch, which leave nothing behind.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ READY = "ready"
 """A file in the spare's folder: it has booted and is warm."""
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str]) -> None:
     """The process of one spare, and of the replica that it becomes."""
-    path = Path((arguments or sys.argv[1:])[0])
+    path = Path(arguments[0])
     orders = Orders(spare=True)
     orders.start()
     ready = _booted(ReplicaSpec.read(path), path.parent, orders)
@@ -62,7 +62,3 @@ def _log_to(path: Path) -> None:
     sys.stderr.flush()
     with path.open("ab") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,9 @@ class ReplicaSpec:
     replica: str
     seed: Seed
     settings: dict[str, Any]
+    jvm: list[str] = field(default_factory=list)
+    """The command of its JVM, to be started before anything is loaded; empty: PySpark starts one."""
+    spark_home: str = ""
 
     def write(self, path: Path) -> None:
         """Write it where the process will read it."""

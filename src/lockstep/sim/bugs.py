@@ -5,16 +5,17 @@ A bug replaces one rule while it is planted; everything else stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.config import RunSettings
-from lockstep.connect.protocols import Publication
+from lockstep.connect.protocols import Publication, SourceSide
 from lockstep.control import supervision
 from lockstep.control import supervisor as supervising
 from lockstep.control.supervision import Action, Seen
+from lockstep.control.supervisor import LEASE, LEASE_S, Supervisor
 from lockstep.runtime import beginning, pacing, proposing
 from lockstep.runtime.pacing import Seal, View, Wait
 from lockstep.sim.memory_store import MemoryStore
@@ -22,7 +23,7 @@ from lockstep.sim.pipeline import SimSink, State, compute
 from lockstep.sim.replica import Checkpoint, SimReplica
 from lockstep.sim.scenario import SETTINGS, Scenario
 from lockstep.sim.sealer import SimSealer
-from lockstep.store.protocols import Cut, Entry, Holder, Item, Progress
+from lockstep.store.protocols import Cut, Entry, Holder, Item, Progress, Store
 
 Plant = Callable[[], AbstractContextManager[None]]
 
@@ -69,13 +70,21 @@ MANY_CRASHES = Scenario(replicas=3, crash_chance=0.05, tear_chance=0.5)
 MANY_HANGS = Scenario(hang_chance=0.02, zombie_chance=0.9)
 ZOMBIES = replace(MANY_HANGS, hang_chance=0.05)
 PATIENT = replace(MANY_HANGS, zombie_chance=0.0, settings=SETTINGS.model_copy(update={"hang_timeout_s": 30.0}))
-HURRIED = Scenario(
-    hang_chance=0.02, lead_epochs_max=2, settings=SETTINGS.model_copy(update={"epoch_interval_s": 0.1})
-)
+HURRIED = Scenario(hang_chance=0.02, lead_epochs_max=2, settings=SETTINGS.model_copy(update={"epoch_interval_s": 0.1}))
 SILENT = Scenario(faults_s=10.0, silence_s=((2.0, 9.0),))
 QUIET = Scenario(crash_chance=0.03, quiet_s=((3.0, 12.0),))
 DARK = Scenario(faults_s=8.0, blackouts_s=(3.0, 6.0), power_loss=True)
 SET_BACK = Scenario(clock_jumps_s=((3.0, "all", -40.0),), silence_s=((4.0, 11.0),))
+TAKEN_OVER = Scenario(faults_s=16.0, supervisor_hangs_s=((2.0, 11.5),), supervisor_lock=False)
+FULL_WHILE_FORGETTING = Scenario(
+    # The supervisor forgets every five seconds; a lone replica that loses its checkpoint starts from the first epoch.
+    replicas=1,
+    faults_s=9.5,
+    boot_s=(0.2, 0.5),
+    crash_chance=0.01,
+    tear_chance=1.0,
+    disk_full_s=((4.95, 5.3),),
+)
 LOCKED = Scenario(disk_locked_s=((2.0, 12.0),))
 
 
@@ -183,8 +192,20 @@ def _floor_of_the_newest(progress: Sequence[Progress], given_up: Sequence[str], 
     return max(0, max(one.epoch for one in progress) - settings.retention_epochs_min)
 
 
+def _forget_records_first(store: Store, sources: Mapping[str, SourceSide], floor: int) -> None:
+    entry = store.entry(floor - 1) if floor > store.floor() else None
+    if entry is not None:
+        for name, side in sources.items():
+            side.trim(entry.cut[name])
+        store.trim(floor)
+
+
 def _start_once(seen: Sequence[Seen], head: int, now_us: int, settings: RunSettings) -> list[Action]:
     return [] if any(one.ended_us for one in seen) else supervision.decide(seen, head, now_us, settings)
+
+
+def _renew_blindly(supervisor: Supervisor) -> None:
+    supervisor._store.acquire(LEASE, supervisor._identity, LEASE_S)
 
 
 BUGS: tuple[Bug, ...] = (
@@ -240,6 +261,13 @@ BUGS: tuple[Bug, ...] = (
         "retention",
         swapped((supervising, "floor_epoch", _floor_of_the_newest)),
         PATIENT,
+    ),
+    Bug(
+        "records-forgotten-first",
+        "Records are forgotten before the ledger is: if the disk refuses the second, epochs stay without records.",
+        "equality",
+        swapped((supervising, "forget", _forget_records_first)),
+        FULL_WHILE_FORGETTING,
     ),
     Bug(
         "unbounded-lead",
@@ -318,6 +346,13 @@ BUGS: tuple[Bug, ...] = (
         "The supervisor starts every replica once.",
         "progress",
         swapped((supervising, "decide", _start_once)),
+    ),
+    Bug(
+        "lease-ignored",
+        "A supervisor whose lease another one has taken over goes on as if it had it.",
+        "progress",
+        swapped((Supervisor, "_renew", _renew_blindly)),
+        TAKEN_OVER,
     ),
 )
 

@@ -47,7 +47,8 @@ class SealerByHand(Sealer):
         self._clock, self._observed, self._limit = (lambda: epoch_time_us), observed, RECORDS_MAX
         advances = self._advances(previous, epoch_time_us)
         has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
-        self._seal(epoch, previous, advances, self._ending(previous, advances, has_data=has_data) if ending else 0)
+        ended = self._ending(previous, advances, has_data=has_data) if ending else 0
+        self._put(self._proposal(epoch, previous, advances, ended))
         entry = self._store.entry(epoch)
         assert entry is not None
         return entry

@@ -19,6 +19,7 @@ from lockstep.bench.engines.feeder import feed
 from lockstep.bench.engines.input import make_folders, read_input, write_all
 from lockstep.bench.engines.keep import keep
 from lockstep.bench.engines.readers import GrowingFiles, WholeFiles
+from lockstep.bench.engines.stopping import Stop
 from lockstep.errors import RunError
 
 
@@ -100,7 +101,7 @@ def test_a_reader_of_a_file_that_is_cut_back_sees_rows_again(tmp_path: Path) -> 
 
 
 def test_a_program_that_dies_is_started_again_and_its_process_is_known(tmp_path: Path) -> None:
-    pid_file, stop = tmp_path / "pid", threading.Event()
+    pid_file, stop = tmp_path / "pid", Stop()
     code = "import time; time.sleep(60)"
     thread = threading.Thread(target=keep, args=(pid_file, [sys.executable, "-c", code], stop))
     thread.start()
@@ -109,7 +110,7 @@ def test_a_program_that_dies_is_started_again_and_its_process_is_known(tmp_path:
         subprocess.run(["kill", "-9", str(first)], check=True)
         assert _pid(pid_file, first) != first
     finally:
-        stop.set()
+        stop.asked = True
         thread.join(10)
     assert not thread.is_alive()
 
@@ -124,7 +125,7 @@ def _pid(path: Path, other_than: int) -> int:
 
 
 def test_a_program_that_fails_right_away_is_given_up(tmp_path: Path) -> None:
-    assert keep(tmp_path / "pid", [sys.executable, "-c", "raise SystemExit(3)"], threading.Event()) == 1
+    assert keep(tmp_path / "pid", [sys.executable, "-c", "raise SystemExit(3)"], Stop()) == 1
 
 
 def test_an_engine_without_its_environment_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from lockstep.connect.protocols import Place, SourceSide
 from lockstep.connect.specs import JournalSource, journal
 from lockstep.connect.working import source_side
 from lockstep.control.retention import floor_epoch, forget
+from lockstep.errors import StoreError
 from lockstep.store.arrow import batch_from_pylist
 from lockstep.store.journal import SqliteJournal, open_journal
 from lockstep.store.protocols import Entry, Store
@@ -75,6 +77,23 @@ def test_ledger_and_journal_are_kept_from_the_floor_on(tmp_path: Path, logins: S
     assert logins.begins() == {0: 12}
     reader.forget(5)
     assert (reader.store.floor(), logins.begins()) == (12, {0: 12}), "a floor never sinks"
+    reader.close()
+
+
+def test_records_outlive_the_ledger_if_the_store_refuses_to_forget(tmp_path: Path, logins: SqliteJournal) -> None:
+    reader = _Reader(tmp_path / ".lockstep", "one")
+
+    class Full:
+        """A store on a full disk: it can be read."""
+
+        floor, entry = reader.store.floor, reader.store.entry
+
+        def trim(self, floor: int) -> None:
+            raise StoreError("LS0404", "the disk is full")
+
+    with pytest.raises(StoreError):
+        forget(cast("Store", Full()), {"logins": reader.side}, 12)
+    assert logins.begins() == {0: 0}, "a replica that starts from epoch 0 still finds its records"
     reader.close()
 
 

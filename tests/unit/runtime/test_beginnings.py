@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.runtime.beginning import Situation, choose
+from lockstep.runtime.beginning import Situation, choose, may_wait, must_replay
 from lockstep.runtime.checkpoint import Standing
 from lockstep.store.protocols import Progress
-from tests.unit.runtime.progress_for_runtime import said
+from tests.unit.runtime.progress_for_runtime import NOW_US, said
 
 
 def _choice(
@@ -74,3 +74,20 @@ def test_a_preferred_peer_that_is_not_there_leaves_the_own_checkpoint() -> None:
 
 def test_a_peer_that_has_computed_nothing_gives_no_seed() -> None:
     assert _choice(None, said("r1", -1), head=0, prefer_peer=True) == "scratch"
+
+
+def test_an_epoch_is_replayed_only_if_its_view_of_event_time_is_lost_and_still_needed() -> None:
+    at = Standing(4, 7, 7)
+    assert must_replay(at, 7, {}, ["event_time"])
+    assert must_replay(at, 7, {"event_time": 5}, ["event_time", "event_time_2"]), "one of two steps is missing"
+    assert not must_replay(at, 7, {"event_time": None}, ["event_time"]), "an epoch without records saw nothing"
+    assert not must_replay(at, 8, {}, ["event_time"]), "the next epoch is sealed: its marks are decided"
+    assert not must_replay(at, 7, {}, []), "a job without event time"
+    assert not must_replay(Standing(-1, 6, 7), 7, {}, ["event_time"]), "nothing was committed"
+
+
+def test_whoever_boots_is_waited_for_and_whoever_is_silent_is_not() -> None:
+    assert may_wait([said("r1", -1, state="starting")], "r0", NOW_US)
+    assert not may_wait([said("r1", -1, state="starting", said_ago_s=6)], "r0", NOW_US)
+    assert not may_wait([said("r1", -1, state="starting")], "r1", NOW_US), "that is itself"
+    assert not may_wait([said("r1", 5)], "r0", NOW_US)

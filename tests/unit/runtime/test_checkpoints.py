@@ -17,6 +17,7 @@ from lockstep.runtime.checkpoint import (
     read_fingerprint,
     set_aside,
     standing,
+    take_back,
     write_fingerprint,
 )
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
@@ -157,3 +158,11 @@ def test_checkpoints_set_aside_are_kept_but_not_for_ever(tmp_path: Path) -> None
         os.utime(aside, (incarnation, incarnation))
         assert not folder.exists() and aside.is_dir()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.set-aside-3", "checkpoint.set-aside-4"]
+
+
+def test_a_commit_that_is_taken_back_leaves_its_batch_begun(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "checkpoint", committed=3, first_epoch=10)
+    (folder / "commits" / ".3.crc").write_bytes(b"sum")
+    take_back(folder, 3)
+    assert standing(folder) == Standing(2, 12, 13)
+    assert not (folder / "commits" / ".3.crc").exists(), "it would not fit the commit that Spark writes anew"

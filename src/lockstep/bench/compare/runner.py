@@ -121,10 +121,11 @@ def _reason(cell: Cell, engines: Mapping[str, Engine], every: Mapping[str, Workl
 class Comparing:
     """One comparison under way."""
 
-    def __init__(self, selection: Selection, folder: Path, say: Say, command: str) -> None:
+    def __init__(self, selection: Selection, folder: Path, say: Say, command: str, *, keep: bool = False) -> None:
         self._selection = selection
         self._folder = folder
         self._say = say
+        self._keep = keep
         self._agenda = agenda(selection)
         self._remaining = Remaining(selection.size)
         self._begun_s = time.monotonic()
@@ -135,7 +136,7 @@ class Comparing:
         for cell, reason in found.left_out:
             self.document["cells"].append(cell_facts(cell, 0.0, skipped=reason))
 
-    def run(self, keep: Callable[[Document], None]) -> Document:
+    def run(self, store: Callable[[Document], None]) -> Document:
         """Measure everything; Ctrl-C (or the end of the time that was given) ends it with what there is."""
         todo = list(self._agenda.todo)
         self._say(f"{len(todo)} measurements, about {minutes_text(self._remaining.left_s(todo))}")
@@ -146,11 +147,11 @@ class Comparing:
                     self.document["interrupted"] = True
                     break
                 self._measure(cell, number, todo)
-                keep(self.document)
+                store(self.document)
         except KeyboardInterrupt:
             self.document["interrupted"] = True
             self._say("interrupted: what was measured is kept")
-            keep(self.document)
+            store(self.document)
         return self.document
 
     def _is_time_over(self, cell: Cell) -> bool:
@@ -183,8 +184,9 @@ class Comparing:
             asked = workload(cell.workload, quick=self._selection.quick)
             task = Task(engine(cell.engine), asked, place, size, quick=self._selection.quick)
             found = MEASURE[cell.measure](task)
-        # Input and output of one measurement are tens of megabytes; of a failed one all is kept until the end.
-        remove(place)
+        if not self._keep and found.check["right"]:
+            # Input and output of one measurement are tens of megabytes; of a wrong one all stays until the end.
+            remove(place)
         return found
 
 

@@ -17,6 +17,8 @@ _ALL: tuple[Engine, ...] = (
     LockstepEngine(1),
     LockstepEngine(2),
     LockstepEngine(3),
+    LockstepEngine(1, journal=True),
+    LockstepEngine(2, journal=True),
     SPARK,
     FLINK,
     BYTEWAX,

@@ -8,15 +8,13 @@ ends when the process that started it is gone.
 from __future__ import annotations
 
 import argparse
-import os
-import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.bench.engines.catalogue import workload as workload_named
 from lockstep.bench.engines.contract import Input, Workload
 from lockstep.bench.engines.input import Writer, make_folders
+from lockstep.bench.engines.stopping import Stop
 from lockstep.clock import US_PER_S, Clock, wall_us
 
 TICK_S = 0.05
@@ -87,16 +85,10 @@ def main() -> None:
     parser.add_argument("--rate-scale", type=float, default=1.0)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Stop().on_signals()
     workload = workload_named(options.workload, quick=options.quick)
     make_folders(workload, options.folder)
-    parent = os.getppid()
-
-    def wait(seconds: float) -> bool:
-        return stop.wait(seconds) or os.getppid() != parent
-
-    print(feed(workload, options.folder, options.seconds, options.rate_scale, wait))
+    print(feed(workload, options.folder, options.seconds, options.rate_scale, stop.wait))
 
 
 if __name__ == "__main__":

@@ -7,14 +7,12 @@ right away is given up, so that a mistake does not look like a slow start.
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
+from lockstep.bench.engines.stopping import Stop
 from lockstep.control.processes import kill_tree
 
 QUICK_S = 10.0
@@ -23,16 +21,17 @@ QUICK_ENDS_MAX = 3
 _POLL_S = 0.005
 
 
-def keep(pid_file: Path, arguments: list[str], stop: threading.Event) -> int:
+def keep(pid_file: Path, arguments: list[str], stop: Stop) -> int:
     """Run it, again and again, until told to stop; 1 if it fails too often."""
     quick_ends = 0
-    while not stop.is_set():
+    while not stop.wait(0):
         begun_s = time.monotonic()
         # A group of its own: whoever kills it kills all of it.
         process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, start_new_session=True)
         _note(pid_file, process.pid)
-        _wait(process, stop)
-        if stop.is_set():
+        while process.poll() is None and not stop.wait(_POLL_S):
+            pass
+        if stop.wait(0):
             kill_tree(process.pid)
             process.wait()
             return 0
@@ -43,13 +42,6 @@ def keep(pid_file: Path, arguments: list[str], stop: threading.Event) -> int:
     return 0
 
 
-def _wait(process: subprocess.Popen[bytes], stop: threading.Event) -> None:
-    parent = os.getppid()
-    while process.poll() is None and not stop.wait(_POLL_S):
-        if os.getppid() != parent:
-            stop.set()
-
-
 def _note(path: Path, pid: int) -> None:
     staged = path.with_suffix(".new")
     staged.write_text(str(pid), encoding="utf-8")
@@ -58,10 +50,7 @@ def _note(path: Path, pid: int) -> None:
 
 def main() -> None:
     """The process."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
-    sys.exit(keep(Path(sys.argv[1]), sys.argv[2:], stop))
+    sys.exit(keep(Path(sys.argv[1]), sys.argv[2:], Stop().on_signals()))
 
 
 if __name__ == "__main__":

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+from lockstep.bench.engines.stopping import Stop
 from lockstep.control.processes import kill_tree
 
 WORK = Path("work")
@@ -84,7 +83,7 @@ _JAVA_OPTIONS = (
 class Cluster:
     """The processes of a cluster and the REST interface of its job manager."""
 
-    def __init__(self, home: Path, python: str, stop: threading.Event) -> None:
+    def __init__(self, home: Path, python: str, stop: Stop) -> None:
         self._home = home
         self._python = python
         self._stop = stop
@@ -176,7 +175,7 @@ def _free_port() -> int:
         return port
 
 
-def run(cluster: Cluster, program: str, stop: threading.Event) -> None:
+def run(cluster: Cluster, program: str, stop: Stop) -> None:
     """Start everything, then keep the task managers alive."""
     for name in ("jobmanager", *TASK_MANAGERS):
         cluster.start(name)
@@ -185,8 +184,7 @@ def run(cluster: Cluster, program: str, stop: threading.Event) -> None:
     cluster.wait("starting the job", lambda: _all_run(cluster.get(f"/jobs/{job}")))
     cluster.note(job)
     READY_FILE.touch()
-    parent = os.getppid()
-    while not stop.wait(_POLL_S) and os.getppid() == parent:
+    while not stop.wait(_POLL_S):
         for name in cluster.dead():
             cluster.start(name)
             cluster.note(job)
@@ -200,9 +198,7 @@ def _all_run(job: dict[str, Any]) -> bool:
 def main() -> None:
     """The process."""
     home, python, program = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    stop = Stop().on_signals()
     cluster = Cluster(home, python, stop)
     try:
         run(cluster, program, stop)

@@ -17,6 +17,7 @@ from lockstep.store.protocols import Progress
 from lockstep.store.sqlite_store import open_store
 
 QUERIES = ("q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8")
+_FILLING = "lockstep.bench.engines.adapters.lockstep_journal"
 GUARANTEE = "exactly-once: each epoch is published by one atomic act inside the sink"
 
 
@@ -25,17 +26,20 @@ class LockstepEngine:
     """`lockstep run` with so many replicas."""
 
     replicas: int
+    journal: bool = False
+    """Whether records come by way of a journal, filled from the input's folder; else from the folder itself."""
     guarantee: str = GUARANTEE
 
     @property
     def name(self) -> str:
-        """lockstep-1, lockstep-2, lockstep-3."""
-        return f"lockstep-{self.replicas}"
+        """lockstep-1, lockstep-2, lockstep-3; lockstep-journal-1 and so on."""
+        return f"lockstep-{'journal-' if self.journal else ''}{self.replicas}"
 
     @property
     def title(self) -> str:
         """For tables and plots."""
-        return f"Lockstep, {self.replicas} replica{'s' if self.replicas > 1 else ''}"
+        by_journal = " (journal)" if self.journal else ""
+        return f"Lockstep, {self.replicas} replica{'s' if self.replicas > 1 else ''}{by_journal}"
 
     def missing(self) -> str | None:
         """Only the programs can be."""
@@ -57,7 +61,10 @@ class LockstepEngine:
         arguments += ["--spark-conf", f"spark.sql.shuffle.partitions={options.partitions}"]
         for key, value in options.settings.items():
             arguments += ["--set", f"{key}={value}"]
-        return Launch(tuple(arguments), environment(workload, options))
+        told = {**environment(workload, options), "BENCH_JOURNAL": "1" if self.journal else "0"}
+        if self.journal:
+            arguments = [sys.executable, "-m", _FILLING, workload.name, *arguments]
+        return Launch(tuple(arguments), told)
 
     def ready(self, folder: Path) -> bool:
         """Whether all replicas compute."""

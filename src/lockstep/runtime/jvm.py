@@ -1,0 +1,84 @@
+"""Starting Spark's JVM before Python has loaded what it needs to talk to it.
+
+PySpark starts it through two shell scripts and a JVM that only works out the command, and waits meanwhile. A replica's
+process starts that command itself, before anything else, and loads its modules beside it (``start.py``). Light on
+purpose: whatever is imported here delays the JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+_CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+"""Where the JVM writes its port and secret, when it listens."""
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+"""Where PySpark looks for a JVM that is there already."""
+_POLL_S = 0.01
+_TIMEOUT_S = 120.0
+
+
+class Jvm:
+    """A JVM that boots. It ends with this process: its standard input is our end of a pipe."""
+
+    def __init__(self, command: Sequence[str], spark_home: str) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="lockstep-jvm-"))
+        self._connection = self._folder / "connection"
+        environment = {"SPARK_HOME": spark_home, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(self._connection)}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **environment})
+
+    def connection(self) -> tuple[int, str] | None:
+        """Its port and secret, once it listens; None if it has ended instead."""
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        try:
+            while not self._connection.exists():
+                if self._process.poll() is not None or time.monotonic() > deadline_s:
+                    self._process.kill()
+                    return None
+                time.sleep(_POLL_S)
+            return _read(self._connection.read_bytes())
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _read(body: bytes) -> tuple[int, str]:
+    """Port, length of the secret, secret.
+
+    >>> _read(struct.pack("!ii", 4040, 3) + b"abc")
+    (4040, 'abc')
+    """
+    port, length = struct.unpack("!ii", body[:8])
+    return port, body[8 : 8 + length].decode()
+
+
+_booting: list[Jvm] = []
+
+
+def boot(command: Sequence[str], spark_home: str) -> None:
+    """Start the JVM that the next session of this process uses."""
+    _booting.append(Jvm(command, spark_home))
+
+
+@contextmanager
+def booted() -> Iterator[None]:
+    """In here PySpark finds the JVM that was started early; without one, or if it failed, it starts its own."""
+    found = _booting[0].connection() if _booting else None
+    if found is None:
+        if _booting:
+            print("the JVM that was started early has ended: another one is started", file=sys.stderr, flush=True)
+        yield
+        return
+    os.environ[_PORT], os.environ[_SECRET] = str(found[0]), found[1]
+    try:
+        yield
+    finally:
+        # Not for those that this process starts.
+        del os.environ[_PORT], os.environ[_SECRET]

@@ -1,0 +1,81 @@
+"""The command of Spark's JVM, as Spark's own launcher makes it from the settings: asked once, then kept in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pyspark
+
+from lockstep.config import SparkSettings
+from lockstep.machine import find_java
+from lockstep.runtime.archive import archive_path
+from lockstep.runtime.environment import java_options, process_environment
+
+COMMANDS_KEPT = 32
+_TIMEOUT_S = 30.0
+
+
+def spark_home() -> Path:
+    """Where Spark is."""
+    return Path(pyspark.__file__).parent
+
+
+def jvm_command(settings: SparkSettings) -> list[str]:
+    """What to run for a JVM with these settings; empty if the launcher gives no answer, then PySpark has to do it."""
+    conf = {
+        **settings.conf,
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": java_options(settings.conf.get("spark.driver.extraJavaOptions", "")),
+    }
+    text = json.dumps([str(find_java().home), str(spark_home()), pyspark.__version__, conf], sort_keys=True)
+    path = archive_path().parent / f"jvm-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    if path.exists():
+        kept: list[str] = json.loads(path.read_text(encoding="utf-8"))
+        return kept
+    command = _asked([word for key, value in conf.items() for word in ("--conf", f"{key}={value}")])
+    if command:
+        _keep(command, path)
+    return command
+
+
+def _asked(options: list[str]) -> list[str]:
+    home = spark_home()
+    cores = sorted((home / "jars").glob("spark-core_*.jar"))
+    if not cores:
+        return []
+    scala = cores[0].name.removeprefix("spark-core_").partition("-")[0]
+    launcher = ["-Xmx128m", "-cp", str(home / "jars" / "*"), "org.apache.spark.launcher.Main"]
+    submit = ["org.apache.spark.deploy.SparkSubmit", *options, "pyspark-shell"]
+    answer = subprocess.run(
+        [str(find_java().home / "bin" / "java"), *launcher, *submit],
+        env={**process_environment(), "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": scala},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    return words(answer.stdout) if answer.returncode == 0 else []
+
+
+def words(answer: str) -> list[str]:
+    """The command in what the launcher prints: a zero on a line of its own, then the words, each ended by a zero.
+
+    >>> words("a warning\\n\\0\\njava\\0-Dnote=two words\\0Main\\0")
+    ['java', '-Dnote=two words', 'Main']
+    """
+    return answer.partition("\0\n")[2].split("\0")[:-1]
+
+
+def _keep(command: list[str], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.new")
+    temporary.write_text(json.dumps(command), encoding="utf-8")
+    temporary.replace(path)
+    older = sorted(path.parent.glob("jvm-*.json"), key=lambda one: one.stat().st_mtime)[:-COMMANDS_KEPT]
+    for one in older:
+        one.unlink(missing_ok=True)

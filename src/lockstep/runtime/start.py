@@ -1,0 +1,32 @@
+"""The first thing that a replica's or a spare's process does: boot the JVM, then load everything else beside it.
+
+``python -m lockstep.runtime.start replica|spare SPEC``
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from lockstep.runtime.jvm import boot
+
+
+def main() -> None:
+    """Boot, then become what was asked for."""
+    what, path = sys.argv[1:3]
+    spec = json.loads(Path(path).read_text(encoding="utf-8"))
+    if spec["jvm"]:
+        boot(spec["jvm"], spec["spark_home"])
+    if what == "spare":
+        from lockstep.runtime import spare
+
+        spare.main([path])
+    else:
+        from lockstep.runtime import replica
+
+        replica.main([path])
+
+
+if __name__ == "__main__":
+    main()

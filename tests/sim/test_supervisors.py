@@ -1,0 +1,49 @@
+"""Supervisors that hang, are killed, and are replaced: the job goes on, and the late one does no harm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lockstep.sim.bugs import TAKEN_OVER
+from lockstep.sim.running import run_seed
+from lockstep.sim.scenario import Scenario
+from lockstep.sim.world import World
+
+
+def of_first(world: World) -> set[int]:
+    """The processes that the first supervisor started."""
+    return {child.pid for child in world.supervisors[0].children}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_second_supervisor_takes_over_and_the_first_steps_down(seed: int) -> None:
+    world = run_seed(seed, TAKEN_OVER)
+    assert len(world.supervisors) == 2
+    assert world.history.told["supervisor gives up: LS0610"] == 1
+    replaced = [one for one in world.processes if one.pid not in of_first(world)]
+    # Whoever wakes in the midst of a look may still end what it saw before; at the next look it knows better.
+    assert len(replaced) <= 2 * world.scenario.replicas
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lock_keeps_the_second_supervisor_out_and_the_first_goes_on(seed: int) -> None:
+    world = run_seed(seed, replace(TAKEN_OVER, supervisor_lock=True))
+    assert len(world.supervisors) == 1
+    assert world.history.told["second supervisor kept out"] > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_replicas_end_by_themselves_when_their_supervisor_is_gone(seed: int) -> None:
+    world = run_seed(seed, Scenario(supervisor_killed_s=(4.0,)))
+    assert len(world.supervisors) == 2
+    first = [one for one in world.processes if one.pid in of_first(world)]
+    assert all(one.exit_code() is not None for one in first)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_full_disk_is_ridden_out(seed: int) -> None:
+    world = run_seed(seed, Scenario(faults_s=8.0, disk_full_s=((3.0, 7.0),)))
+    assert world.history.told["disk refuses: LS0404"] > 0
+    assert len(world.supervisors) == 1, "the supervisor did not give up"
