@@ -35,12 +35,14 @@ def test_the_age_of_a_word_does_not_depend_on_the_clock_in_it() -> None:
     assert (first.updated_us, later.updated_us, later.moved_us) == (100 * S, 100 * S, 100 * S)
 
 
-def test_a_new_word_is_no_older_than_the_last_look() -> None:
+def test_a_new_word_whose_stamp_cannot_be_true_counts_from_now() -> None:
     sightings = Sightings()
     sightings.aged([Progress("r1", 1, 1, "running", updated_us=10 * S)], now_us=10 * S, elapsed_s=0.0)
     behind = Progress("r1", 1, 1, "running", updated_us=11 * S)
     (seen,) = sightings.aged([behind], now_us=90 * S, elapsed_s=2.0)
-    assert seen.updated_us == 88 * S
+    assert seen.updated_us == 90 * S
+    (seen,) = sightings.aged([Progress("r1", 1, 1, "running", updated_us=89 * S)], now_us=91 * S, elapsed_s=5.0)
+    assert seen.updated_us == 89 * S, "two of the three seconds since the last look"
 
 
 def test_a_stamp_that_is_right_is_left_as_it_is() -> None:

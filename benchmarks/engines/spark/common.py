@@ -7,6 +7,7 @@ batch and renamed into place: a batch that runs again after a crash replaces its
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,11 +19,14 @@ FILES_PER_BATCH_BOUNDED = 25
 
 def session(name: str) -> SparkSession:
     """A local session: as many shuffle partitions as cores, no web pages, no `chmod` process for every small file."""
+    # The workers' Python is this one, not whichever is first on the path; and nothing listens beyond this machine.
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     builder = SparkSession.builder.appName(name).master(os.environ["BENCH_MASTER"])
     settings = {
         "spark.sql.shuffle.partitions": os.environ["BENCH_PARTITIONS"],
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",

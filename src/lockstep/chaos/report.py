@@ -171,8 +171,8 @@ def _action(one: Doing, outcome: Outcome, costs: Mapping[int, Cost]) -> str:
 
 
 def _recovered(one: Doing) -> str:
-    if not one.over_us:
-        return "never"
+    if not one.over_us or one.lost:
+        return "not in time"
     return seconds((one.over_us - one.struck_us) / US_PER_S) if group_of(one.action.takes) != "input" else "–"
 
 

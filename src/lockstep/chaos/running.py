@@ -23,6 +23,8 @@ POSTPONED_S_MAX = 40.0
 """An action that could not begin for this long is left out, with the reason."""
 RECOVERY_S_MAX = 240.0
 """Far beyond what a replica needs on a machine that is not overloaded: after this it is not coming back."""
+LATE_SHARE_MAX = 0.5
+"""A schedule that had to wait for slow recoveries may take this much longer than it was planned to."""
 RESTARTS_MAX = 6
 """Ends of the whole job that nobody asked for, before chaos gives up."""
 _UNTOLD = ("replica-started", "replica-phases", "spare", "faults-on")
@@ -42,6 +44,8 @@ class Doing:
     undone_us: int = 0
     over_us: int = 0
     happened: bool = True
+    lost: bool = False
+    """Whether the job did not recover in time."""
     skipped: str = ""
     """Why it was never begun."""
     incarnation: int = 0
@@ -73,7 +77,9 @@ class Runner:
         """Carry the schedule out; returns when everything is over and the job has recovered, or had time to."""
         waiting = [Doing(planned, actions[planned.action]) for planned in schedule]
         begun_s, late_s = time.monotonic(), 0.0
-        while (now_s := time.monotonic() - begun_s) < duration_s and not self.stop_asked():
+        while (now_s := time.monotonic() - begun_s) < duration_s + min(late_s, duration_s * LATE_SHARE_MAX):
+            if self.stop_asked():
+                break
             self.tick()
             if waiting and now_s >= waiting[0].planned.at_s + late_s:
                 reason = self._try(waiting[0])
@@ -112,7 +118,7 @@ class Runner:
             self.tick()
             time.sleep(TICK_S)
         if not self.field.all_healthy():
-            self.findings.append(f"not all replicas were well {RECOVERY_S_MAX:.0f} s after the last action")
+            self.findings.append(f"not all replicas were well within {RECOVERY_S_MAX:.0f} s of the end of the actions")
 
     def undo_all(self) -> None:
         """Only end what was begun, without waiting: for a chaos that is broken off."""
@@ -163,6 +169,7 @@ class Runner:
             self.findings.append(
                 f"{one.planned.number}. {one.action.name}: the job had not recovered after {RECOVERY_S_MAX:.0f} s"
             )
+            one.lost = True
             self._over(one)
 
     def _ask_happened(self, one: Doing) -> None:

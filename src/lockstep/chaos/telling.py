@@ -161,7 +161,9 @@ def _action_data(one: Doing, outcome: Outcome, by_number: dict[int, Cost]) -> di
         "replica": one.deed.replica,
         "data": dict(one.deed.data),
         "happened": one.happened,
-        "recovered_after_s": round((one.over_us - one.struck_us) / US_PER_S, 2) if one.over_us else None,
+        "recovered_after_s": round((one.over_us - one.struck_us) / US_PER_S, 2)
+        if one.over_us and not one.lost
+        else None,
         **asdict(by_number[one.planned.number]),
     }
 

@@ -41,12 +41,18 @@ class Jvm:
         try:
             while not self._connection.exists():
                 if self._process.poll() is not None or time.monotonic() > deadline_s:
-                    self._process.kill()
+                    self._end()
                     return None
                 time.sleep(_POLL_S)
             return _read(self._connection.read_bytes())
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
 
 def _read(body: bytes) -> tuple[int, str]:

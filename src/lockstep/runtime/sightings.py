@@ -45,9 +45,9 @@ class Sightings:
         key = (one.replica, what)
         held = self._seen.get(key)
         if held is None or held[:2] != (one.incarnation, stamp_us):
-            # New since the last look, so no older than that; the stamp may tell more exactly.
+            # The stamp tells how old it is, if that can be true: it is new since the last look.
             age_s = max(0.0, (now_us - stamp_us) / US_PER_S)
-            if self._looked_s is not None:
-                age_s = min(age_s, elapsed_s - self._looked_s)
+            if self._looked_s is not None and age_s > elapsed_s - self._looked_s:
+                age_s = 0.0
             held = self._seen[key] = (one.incarnation, stamp_us, elapsed_s - age_s)
         return round((elapsed_s - held[2]) * US_PER_S)

@@ -164,8 +164,7 @@ def _copy_leftover(replica: SimReplica, choice: str) -> float:
     leftover = replica.world.copies.get(replica.name)
     took_s = _COPY(replica, choice)
     if leftover is not None:
-        new = replica.world.copies[replica.name]
-        replica.world.copies[replica.name] = replace(new, state=leftover.state, before=leftover.before)
+        replica.copied = replace(replica.copied, state=leftover.state, before=leftover.before)
     return took_s
 
 

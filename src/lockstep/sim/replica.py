@@ -73,6 +73,8 @@ class SimReplica(SimProcess):
         """When it last finished an epoch, in true time."""
         self.march: March | None = None
         self.draining = False
+        self.copied = Checkpoint()
+        """What it has copied, or made anew, to start from."""
         self._prefer_peer = spec.seed == "peer"
         self._up_since_us: int | None = None
         self._diverged = False
@@ -208,20 +210,24 @@ class SimReplica(SimProcess):
         """Put a new checkpoint beside the old one: a peer's, up to its newest commit, or an empty one."""
         self.world.refuse_write("checkpoint")
         if choice == "scratch":
-            self.world.copies[self.name] = Checkpoint()
+            self.copied = Checkpoint()
             return 0.01
         peer = self.world.checkpoints.get(choice)
         if peer is None or peer.epoch < 0 or not self.is_sound(peer):
             raise RunError("LS0606", f"no snapshot could be taken of {choice}")
         self.note(f"copies epoch {peer.epoch} of {choice}")
-        self.world.copies[self.name] = replace(peer, begun_epoch=peer.epoch)
+        self.copied = replace(peer, begun_epoch=peer.epoch)
+        if not self.zombie:
+            self.world.copies[self.name] = self.copied
         return 0.05
 
     def _swap(self) -> None:
         self.guarded("swap", self._use_copy, self._take_up, torn=lambda: self._write(None))
 
     def _use_copy(self) -> float:
-        self._write(self.world.copies.pop(self.name))
+        self._write(self.copied)
+        if not self.zombie:
+            self.world.copies.pop(self.name, None)
         return 0.0
 
     def _take_up(self) -> None:

@@ -55,11 +55,13 @@ class World:
         self.history = History(self.timeline, self.sources, self.settings, whole=whole)
         self.checkpoints: dict[str, Checkpoint] = {}
         self.copies: dict[str, Checkpoint] = {}
-        """What a replica has copied from a peer and not yet put in place of its own checkpoint."""
+        """What replicas have copied from a peer and not yet put in place of their own checkpoint; a crash leaves it."""
         self.processes: list[SimReplica] = []
         self.supervisors: list[SimSupervisor] = []
         self._stops_s = sorted(scenario.stops_s)
         self._next_supervisor_s = 0.0
+        self._set_us = 0
+        """When a clock was last set."""
         self._ending = False
         self._last: list[SimReplica] = []
         """Who was up when the job was stopped for the last time."""
@@ -115,13 +117,14 @@ class World:
 
     def sealed(self, entry: Entry, by: SimReplica) -> None:
         """An entry is in the ledger: check it, and wake those who wait for it."""
+        # Whoever sees another for the first time has only the stamp of its clock: patience is shorter by what clocks
+        # differ, and who said something before the clock was set is taken for silent.
         wrong_us = [clock.wrong_us for clock in self._clocks.values()]
-        # Whoever sees another for the first time has only the stamp of its clock, so patience is shorter by that much.
         lag_us = self.settings.lag_timeout_s * US_PER_S - (max(wrong_us) - min(wrong_us))
         running = {
             one.name: one.at.epoch
             for one in self.live()
-            if one.said == "running" and self.timeline.now_us - one.moved_us < lag_us
+            if one.said == "running" and self.timeline.now_us - one.moved_us < lag_us and one.moved_us > self._set_us
         }
         self.history.sealed(entry, by=str(by.holder), is_live=not by.zombie, running=running)
         for one in self.processes:
@@ -190,6 +193,7 @@ class World:
 
     def _set_clock(self, host: str, by_s: float) -> None:
         self.history.note("world", f"the clock of {host} is set by {by_s:+.1f} s")
+        self._set_us = self.timeline.now_us
         for name, clock in self._clocks.items():
             if host in (name, EVERYONE):
                 clock.wrong_us += round(by_s * US_PER_S)

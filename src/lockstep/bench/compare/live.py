@@ -22,7 +22,7 @@ from lockstep.clock import wall_us
 from lockstep.control.processes import kill_tree
 
 READY_TIMEOUT_S = 120.0
-FIRST_RESULT_TIMEOUT_S = 60.0
+FIRST_RESULT_TIMEOUT_S = 120.0
 FEED_MAX_S = 3600.0
 """A feeder that nobody ends does so by itself."""
 COMPARE_INTERVAL_S = 2.0

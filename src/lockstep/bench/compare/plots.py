@@ -15,6 +15,8 @@ COLOURS: Mapping[str, str] = {
     "lockstep-1": "#5eead4",
     "lockstep-2": "#0f766e",
     "lockstep-3": "#134e4a",
+    "lockstep-journal-1": "#7dd3fc",
+    "lockstep-journal-2": "#0369a1",
     "spark": "#c2410c",
     "flink": "#be185d",
     "bytewax": "#a16207",

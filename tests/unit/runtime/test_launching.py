@@ -1,0 +1,63 @@
+"""The command of a replica's JVM, and the JVM that is started before anything is loaded."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from lockstep.config import SparkSettings
+from lockstep.runtime import jvm, launching
+from lockstep.runtime.launching import jvm_command
+
+LISTENS = """
+import os, struct, sys
+with open(os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"] + ".new", "wb") as file:
+    file.write(struct.pack("!ii", 4711, 6) + b"secret")
+os.rename(file.name, file.name.removesuffix(".new"))
+sys.stdin.read()
+"""
+"""A process that does what Spark's JVM does: says where it listens, and ends with its parent's end of the pipe."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_booting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jvm, "_booting", [])
+
+
+def test_the_command_is_spark_s_own_and_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    settings = SparkSettings(driver_memory="1536m", conf={"spark.driver.extraJavaOptions": "-Dmine=1"})
+    command = jvm_command(settings)
+    assert command[0].endswith("/bin/java") and "-Xmx1536m" in command and "-Dmine=1" in command
+    assert command[command.index("org.apache.spark.deploy.SparkSubmit") :][-1] == "pyspark-shell"
+    assert "-Duser.timezone=UTC" in command, "what may change results is pinned"
+
+    monkeypatch.setattr(launching, "_asked", lambda options: pytest.fail(f"asked again: {options}"))
+    assert jvm_command(settings) == command
+
+
+def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does() -> None:
+    jvm.boot([sys.executable, "-c", LISTENS], "/spark")
+    with jvm.booted():
+        assert (os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]) == ("4711", "secret")
+    assert "PYSPARK_GATEWAY_PORT" not in os.environ and "PYSPARK_GATEWAY_SECRET" not in os.environ
+    (started,) = jvm._booting
+    assert started._process.poll() is None
+    assert started._process.stdin is not None
+    started._process.stdin.close()
+    assert started._process.wait(timeout=20) == 0, "it ends with our end of the pipe"
+
+
+def test_a_jvm_that_ends_instead_is_replaced_by_pyspark_s_own(capsys: pytest.CaptureFixture[str]) -> None:
+    jvm.boot([sys.executable, "-c", "raise SystemExit(3)"], "/spark")
+    with jvm.booted():
+        assert "PYSPARK_GATEWAY_PORT" not in os.environ
+    assert "has ended" in capsys.readouterr().err
+
+
+def test_a_connection_is_read_whole() -> None:
+    assert jvm._read(struct.pack("!ii", 1, 2) + b"ab" + b"rest") == (1, "ab")
