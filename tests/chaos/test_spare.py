@@ -62,12 +62,13 @@ def totals() -> dict[str, tuple[int, int]]:
 
 
 def test_a_killed_replica_is_back_from_a_spare_and_a_killed_supervisor_leaves_none(run: JobRun) -> None:
-    run.wait_until(lambda: any(one["ready"] for one in spares(run.store)), 180, "a spare to be ready")
+    # Booting or ready: on a busy machine it takes its time, and a replica that has died does not wait for it.
+    run.wait_until(lambda: bool(spares(run.store)), 180, "a spare to be booted")
     taken = spares(run.store)[0]["pid"]
     append(run.folder, RECORDS[100:200])
     run.kill_replica("r0")
     append(run.folder, RECORDS[200:])
-    run.wait_until(lambda: last_totals(run) == totals(), 60, "publishing the rest")
+    run.wait_until(lambda: last_totals(run) == totals(), 120, "publishing the rest")
     assert [text.split(":")[0] for text in phases(run)] == ["a new process", "a spare"]
     assert run.store.progress()[0].pid == taken
     published = list(Reader(run.folder / "out").epochs())

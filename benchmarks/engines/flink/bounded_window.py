@@ -12,7 +12,7 @@ publish(
             'window_start_ms' VALUE {window_start_ms()},
             'events' VALUE COUNT(*),
             'total' VALUE SUM(amount))
-        FROM TUMBLE(TABLE events, DESCRIPTOR(at), INTERVAL '10' SECOND)
+        FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
         GROUP BY key, window_start, window_end
     """),
 )

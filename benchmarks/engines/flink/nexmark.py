@@ -11,7 +11,7 @@ FOUND = """
 """
 END_MS = "1000 * TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_end)"
 EUROS = "CAST(CAST(price * 0.908 AS DECIMAL(23, 3)) AS STRING)"
-TEN_SECONDS = "TABLE bids, DESCRIPTOR(at), INTERVAL '10' SECOND"
+TEN_SECONDS = "TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND"
 QUERIES = {
     "q0": f"SELECT {FOUND} FROM bids",
     "q1": f"SELECT {FOUND} FROM (SELECT auction, bidder, {EUROS} AS price, at_ms, extra FROM bids)",
@@ -41,13 +41,13 @@ t = tables()
 read(t, "nexmark", f"event_type INT, at_ms BIGINT, bid ROW<{BID}>, {event_time('4')}")
 t.execute_sql("""
     CREATE VIEW bids AS
-    SELECT bid.auction AS auction, bid.bidder AS bidder, bid.price AS price, bid.extra AS extra, at_ms, at
+    SELECT bid.auction AS auction, bid.bidder AS bidder, bid.price AS price, bid.extra AS extra, at_ms, ts
     FROM nexmark WHERE event_type = 2
 """)
 t.execute_sql("""
     CREATE VIEW counts AS
     SELECT auction, COUNT(*) AS number, window_start, window_end
-    FROM TABLE(HOP(TABLE bids, DESCRIPTOR(at), INTERVAL '2' SECOND, INTERVAL '10' SECOND))
+    FROM TABLE(HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND))
     GROUP BY auction, window_start, window_end
 """)
 publish(t, t.sql_query(QUERIES[os.environ["BENCH_WORKLOAD"].removeprefix("nexmark_")]))

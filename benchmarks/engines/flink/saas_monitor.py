@@ -6,6 +6,7 @@ SHARED = "seq BIGINT, sent_us BIGINT, at_ms BIGINT, customer BIGINT, document ST
 
 t = tables()
 read(t, "shared", f"{SHARED}, {event_time('0.5')}")
+t.execute_sql("CREATE VIEW public_documents AS SELECT customer, at_ms, ts FROM shared WHERE shared_with = 'public'")
 publish(
     t,
     t.sql_query(f"""
@@ -14,7 +15,7 @@ publish(
             'window_start_ms' VALUE {window_start_ms()},
             'documents' VALUE COUNT(*),
             'newest_ms' VALUE MAX(at_ms))
-        FROM TUMBLE((SELECT * FROM shared WHERE shared_with = 'public'), DESCRIPTOR(at), INTERVAL '1' SECOND)
+        FROM TABLE(TUMBLE(TABLE public_documents, DESCRIPTOR(ts), INTERVAL '1' SECOND))
         GROUP BY customer, window_start, window_end
     """),
 )

@@ -5,7 +5,7 @@ from common import EVENT, event_time, publish, read, tables, window_start_ms
 t = tables()
 for source in ("fast", "slow"):
     read(t, source, f"{EVENT}, {event_time('0.5')}")
-t.execute_sql("CREATE VIEW both_inputs AS SELECT key, amount, at FROM fast UNION ALL SELECT key, amount, at FROM slow")
+t.execute_sql("CREATE VIEW both_inputs AS SELECT key, amount, ts FROM fast UNION ALL SELECT key, amount, ts FROM slow")
 publish(
     t,
     t.sql_query(f"""
@@ -14,7 +14,7 @@ publish(
             'window_start_ms' VALUE {window_start_ms()},
             'events' VALUE COUNT(*),
             'total' VALUE SUM(amount))
-        FROM TUMBLE(TABLE both_inputs, DESCRIPTOR(at), INTERVAL '1' SECOND)
+        FROM TABLE(TUMBLE(TABLE both_inputs, DESCRIPTOR(ts), INTERVAL '1' SECOND))
         GROUP BY key, window_start, window_end
     """),
 )

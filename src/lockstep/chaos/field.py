@@ -125,7 +125,8 @@ class JobField:
         """Start `lockstep run` when the one before has ended."""
         if self._process is not None:
             self._process.wait_gone()
-        arguments = ["-m", "lockstep", "--project", str(self.project), "run", self._command.job]
+        arguments = ["-m", "lockstep.chaos.bound", str(os.getpid())]
+        arguments += ["-m", "lockstep", "--project", str(self.project), "run", self._command.job]
         arguments += ["--replicas", str(self._command.replicas), "--master", self._command.master]
         for key, value in CHAOS_SETTINGS.items():
             arguments += ["--set", f"{key}={value}"]

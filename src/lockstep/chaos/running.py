@@ -205,10 +205,8 @@ class Runner:
         if one.action.takes - {Part.INPUT}:
             after_s = (one.over_us - one.struck_us) / US_PER_S
             gap_s = longest_gap_s(self.reader.sightings(), one.struck_us, one.over_us)
-            said = (
-                f"recovered after {after_s:.1f} s, longest gap {gap_s:.2f} s" if one.happened else "it never happened"
-            )
-            self.timeline.add("over", f"{one.planned.number}. {said}")
+            said = f"{'NOT recovered' if one.lost else 'recovered'} after {after_s:.1f} s, longest gap {gap_s:.2f} s"
+            self.timeline.add("over", f"{one.planned.number}. {said if one.happened else 'it never happened'}")
 
     def _look_at_job(self) -> None:
         """Start a job that has ended again, as a service manager does; an end that nobody caused is a finding."""

@@ -17,7 +17,8 @@ PATIENCE_WITH_THE_LAST = 5
 """The replica that is furthest is given this many times the hang timeout: killing it is certain to stop the output."""
 BEHIND_TIMEOUT_S = 60.0
 """A replica whose lag has not shrunk over this long while it is behind is replaced by a seeded one."""
-_COMPUTING = frozenset({"running", "catching-up"})
+COMPUTING = frozenset({"running", "catching-up"})
+"""States of a replica that has computed an epoch."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +94,14 @@ def _healthy(one: Seen, head: int, settings: RunSettings) -> bool:
     return (
         one.alive
         and one.progress is not None
-        and one.progress.state in _COMPUTING
+        and one.progress.state in COMPUTING
         and head - one.progress.epoch <= settings.lead_epochs_max
     )
 
 
 def _for_running(one: Seen, others: list[Seen], head: int, now_us: int, settings: RunSettings) -> Action | None:
     said = one.progress
-    if said is None or said.state not in (*_COMPUTING, "diverged"):
+    if said is None or said.state not in (*COMPUTING, "diverged"):
         late = (now_us - one.started_us) / US_PER_S > settings.start_timeout_s
         why = f"it did not reach its first epoch within {settings.start_timeout_s:.0f} s"
         return Kill(one.name, why) if late else None

@@ -16,7 +16,7 @@ from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control.judging import judge
 from lockstep.control.processes import ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
-from lockstep.control.supervision import Action, GiveUp, Kill, Seen, Start, StopJob, decide
+from lockstep.control.supervision import COMPUTING, Action, GiveUp, Kill, Seen, Start, StopJob, decide
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.marks import TimeStep, is_over
 from lockstep.runtime.sightings import Sightings
@@ -204,7 +204,8 @@ class Supervisor:
             self._ended(slot, code)
         alive = slot.process is not None
         mine = said if said is not None and slot.process is not None and said.pid == slot.process.pid else None
-        if slot.process is not None and slot.process.gentle and mine is not None and mine.state == "running":
+        if slot.process is not None and slot.process.gentle and _computes(mine):
+            # It has booted. A replica that catches up gently on a full machine would never arrive.
             slot.process.full_speed()
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         return Seen(
@@ -396,10 +397,15 @@ def _disagreement(one: Divergence) -> RunError:
     )
 
 
+def _computes(said: Progress | None) -> bool:
+    return said is not None and said.state in COMPUTING
+
+
 def _note_lag(slot: Slot, said: Progress | None, head: int, now: int, lead: int) -> None:
     """Remember since when, and how far, a replica has been behind the lead."""
     lag = head - said.epoch if said is not None else 0
-    if said is None or lag <= lead:
+    # What it falls behind before its first epoch is no sign that it does not gain.
+    if not _computes(said) or lag <= lead:
         slot.behind_since_us = None
     elif slot.behind_since_us is None:
         slot.behind_since_us, slot.behind_then_epochs = now, lag

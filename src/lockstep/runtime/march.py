@@ -10,7 +10,7 @@ from typing import Protocol
 
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
-from lockstep.runtime.pacing import next_record_limit, smoothed_s
+from lockstep.runtime.pacing import EpochCost, next_record_limit, smoothed_s
 from lockstep.store.protocols import Entry, Holder, Published, Store
 
 
@@ -59,6 +59,7 @@ class March:
         self._done_s = elapsed_s()
         self._lock = threading.Lock()
         self._limit = settings.records_per_epoch_start
+        self._cost = EpochCost()
         self._ours: set[int] = set()
         # Stillness counts from here: booting and seeding have a limit of their own.
         self.at = Standpoint(epoch=min(stages.values()), moved_us=clock())
@@ -111,7 +112,8 @@ class March:
             )
         self._ours = {epoch for epoch in self._ours if epoch > entry.epoch}
         if self.at.done_us:
-            self._limit = next_record_limit(self._limit, entry.records, took_s, self._settings)
+            self._cost = self._cost.after(entry.records, took_s)
+            self._limit = next_record_limit(self._limit, entry.records, took_s, self._settings, self._cost.fixed_s)
         self.at = Standpoint(
             epoch=entry.epoch,
             working_on=-1,

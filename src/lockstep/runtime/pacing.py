@@ -109,7 +109,51 @@ def is_live(one: Progress, now_us: int) -> bool:
     return one.state in _LIVE and (now_us - one.updated_us) / US_PER_S < FRESH_S
 
 
-def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSettings) -> int:
+@dataclass(frozen=True)
+class EpochCost:
+    """What epochs cost here, of late: so much each, and so much a record; a line through what was seen.
+
+    Without it a slow machine would be taken for slow records: the limit would shrink, which saves next to nothing of an
+    epoch's time, so it would shrink again, down to a crawl (measured).
+
+    >>> cost = EpochCost()
+    >>> for records, took_s in [(1000, 1.5), (500, 1.3), (2000, 1.9)]:
+    ...     cost = cost.after(records, took_s)
+    >>> round(cost.fixed_s, 1)
+    1.1
+    """
+
+    weight: float = 0.0
+    records: float = 0.0
+    took_s: float = 0.0
+    squares: float = 0.0
+    products: float = 0.0
+
+    def after(self, records: int, took_s: float) -> EpochCost:
+        """With one more epoch; what was seen twenty epochs ago counts for a third."""
+        kept = 0.95
+        return EpochCost(
+            self.weight * kept + 1,
+            self.records * kept + records,
+            self.took_s * kept + took_s,
+            self.squares * kept + records * records,
+            self.products * kept + records * took_s,
+        )
+
+    @property
+    def fixed_s(self) -> float:
+        """What an epoch without records would take; 0 while all epochs were about the same size, so nobody knows."""
+        if not self.weight:
+            return 0.0
+        mean, took_s = self.records / self.weight, self.took_s / self.weight
+        spread = self.squares / self.weight - mean * mean
+        if spread <= (0.1 * mean) ** 2:
+            return 0.0
+        slope = max(0.0, (self.products / self.weight - mean * took_s) / spread)
+        return max(0.0, took_s - slope * mean)
+
+
+def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSettings, fixed_s: float = 0.0) -> int:
     """The record limit after an epoch of ``records`` took ``epoch_s``: aim at the target time, never more than double.
 
     An epoch that was not full says nothing about what a full one would take, unless it was too slow already. Even then
@@ -124,6 +168,12 @@ def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSet
     1000
     >>> next_record_limit(20_000, 200, 1.2, RunSettings(epoch_target_s=1.0))
     20000
+
+    Where an epoch takes the target time and more whatever it holds, as on a machine that is overrun, its records may
+    take as long again: many in few epochs is the only way to keep up.
+
+    >>> next_record_limit(1000, 1000, 1.7, RunSettings(epoch_target_s=1.0), fixed_s=1.5)
+    2000
     """
     if (
         epoch_s <= 0
@@ -131,7 +181,8 @@ def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSet
         or records < limit * TELLING_SHARE
     ):
         return limit
-    wanted = int(max(records, 1) * settings.epoch_target_s / epoch_s)
+    allowed_s = max(settings.epoch_target_s - fixed_s, fixed_s)
+    wanted = int(max(records, 1) * allowed_s / max(epoch_s - fixed_s, 0.001))
     return max(settings.records_per_epoch_min, min(wanted, limit * 2, settings.records_per_epoch_max))
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, cast
 
+import psutil
 import pytest
 
 from lockstep.chaos import running
@@ -174,6 +178,24 @@ def test_a_job_that_ends_by_itself_is_started_again_and_that_is_a_finding(field:
     field.ended = True
     with pytest.raises(RuntimeError, match="7th time"):
         runner.tick()
+
+
+def test_a_job_ends_when_the_chaos_around_it_is_killed(tmp_path: Path) -> None:
+    said = tmp_path / "pid"
+    job = f"import os, pathlib, time; pathlib.Path({str(said)!r}).write_text(str(os.getpid())); time.sleep(60)"
+    chaos = (
+        "import os, subprocess, sys;"
+        f"subprocess.run([sys.executable, '-m', 'lockstep.chaos.bound', str(os.getpid()), '-c', {job!r}])"
+    )
+    killed = subprocess.Popen([sys.executable, "-c", chaos])
+    deadline_s = time.monotonic() + 30
+    while not (said.exists() and said.read_text()) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    process = psutil.Process(int(said.read_text()))
+    killed.kill()
+    killed.wait()
+    _, alive = psutil.wait_procs([process], timeout=20)
+    assert alive == []
 
 
 def test_who_leaves_and_who_is_back_is_told(field: FakeField) -> None:

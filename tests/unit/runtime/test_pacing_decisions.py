@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.config import RunSettings
-from lockstep.runtime.pacing import Seal, View, Wait, decide, in_set, next_record_limit, seal_interval_s, smoothed_s
+from lockstep.runtime.pacing import (
+    EpochCost,
+    Seal,
+    View,
+    Wait,
+    decide,
+    in_set,
+    next_record_limit,
+    seal_interval_s,
+    smoothed_s,
+)
 from lockstep.store.protocols import Progress
 from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
 
@@ -110,3 +120,25 @@ def test_a_slow_epoch_lowers_the_record_limit_although_it_was_not_full() -> None
 @given(before=st.floats(0.001, 100), now=st.floats(0.001, 100))
 def test_the_average_epoch_time_lies_between_old_and_new(before: float, now: float) -> None:
     assert min(before, now) * 0.999 <= smoothed_s(before, now) <= max(before, now) * 1.001
+
+
+def test_a_machine_that_is_overrun_gets_few_large_epochs_and_no_crawl() -> None:
+    """Each epoch takes 1.5 s and 0.1 ms a record; 2,000 records a second arrive."""
+    limit, waiting, cost = 20_000, 0.0, EpochCost()
+    for _ in range(200):
+        records = int(min(limit, waiting))
+        took_s = 1.5 + records * 0.0001
+        waiting += 2000 * took_s - records
+        cost = cost.after(records, took_s)
+        limit = next_record_limit(limit, records, took_s, RunSettings(epoch_target_s=1.0), cost.fixed_s)
+    assert waiting < 3 * 2000 * took_s, "no backlog grows"
+
+
+def test_slow_records_still_make_epochs_smaller() -> None:
+    """Each record takes 1 ms: the target of a second holds about a thousand."""
+    limit, cost = 20_000, EpochCost()
+    for _ in range(50):
+        took_s = 0.1 + limit * 0.001
+        cost = cost.after(limit, took_s)
+        limit = next_record_limit(limit, limit, took_s, RunSettings(epoch_target_s=1.0), cost.fixed_s)
+    assert 500 < limit < 1500

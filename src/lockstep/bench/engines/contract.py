@@ -212,7 +212,10 @@ class Engine(Protocol):
         """Why it does not do this workload; None if it does."""
 
     def launch(self, workload: Workload, folder: Path, options: Options) -> Launch:
-        """How to start it in ``folder``; starting it there again makes it go on where it was (recovery)."""
+        """How to start it in ``folder``; starting it there again makes it go on where it was (recovery).
+
+        To be asked right before each start: it also forgets that an earlier one was ready.
+        """
 
     def ready(self, folder: Path) -> bool:
         """Whether it has started and waits for input (or reads it already)."""

@@ -44,7 +44,7 @@ class FlinkEngine:
 
     def launch(self, workload: Workload, folder: Path, options: Options) -> Launch:
         """The cluster and the job."""
-        del folder
+        (folder / READY_FILE).unlink(missing_ok=True)
         python = python_of(self.name)
         home = next((python.parent.parent / "lib").glob("python*/site-packages/pyflink"))
         module = "lockstep.bench.engines.adapters.flink_cluster"

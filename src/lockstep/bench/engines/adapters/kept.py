@@ -49,6 +49,7 @@ class KeptEngine:
 
     def launch(self, workload: Workload, folder: Path, options: Options) -> Launch:
         """A loop around the program."""
+        (folder / READY_FILE).unlink(missing_ok=True)
         python = str(python_of(self.name)) if self.own_environment else sys.executable
         keeping = (sys.executable, "-m", "lockstep.bench.engines.keep", str(folder / PID_FILE))
         return Launch((*keeping, python, str(program(self.name, workload))), environment(workload, options))
