@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -164,8 +165,18 @@ class SpareProcess(Group):
     def kill(self) -> None:
         """End it and leave nothing but what its JVM wrote, in the replica's log."""
         super().kill()
-        self._gather()
+        try:
+            self._gather()
+        except OSError as error:
+            # The disk may be full, and whoever ends a process has others to see to.
+            print(f"the log of {self.pid} is not whole: {error}", file=sys.stderr)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def last_words(self) -> str:
+        """The last line of its own log: why it ended, if it did."""
+        lines = (self._folder / "log.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")[:300]
 
     def _gather(self) -> None:
         """Add to the replica's log what this process has written to its own since the last time."""
@@ -251,8 +262,10 @@ class Spares:
             if (code := spare.exit_code()) is not None:
                 self._waiting.remove(spare)
                 self._failures, self._failed_s = self._failures + 1, now_s
+                said = spare.last_words
                 spare.kill()
-                self._store.add_event("spare-ended", f"pid {spare.pid}, exit code {code}")
+                more = "; no more are ordered" if self._failures >= FAILURES_MAX else ""
+                self._store.add_event("spare-ended", f"pid {spare.pid}, exit code {code}: {said}{more}")
         self._tell()
         if not is_calm(self._store.progress(), self._now_us()):
             self._calm_since_s = None

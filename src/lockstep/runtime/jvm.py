@@ -29,8 +29,9 @@ _TIMEOUT_S = 120.0
 class Jvm:
     """A JVM that boots. It ends with this process: its standard input is our end of a pipe."""
 
-    def __init__(self, command: Sequence[str], spark_home: str) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="lockstep-jvm-"))
+    def __init__(self, command: Sequence[str], spark_home: str, folder: Path) -> None:
+        # In the folder of whoever boots, not in /tmp: if it is killed meanwhile, this goes with the rest.
+        self._folder = Path(tempfile.mkdtemp(prefix="jvm-", dir=folder))
         self._connection = self._folder / "connection"
         environment = {"SPARK_HOME": spark_home, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(self._connection)}
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **environment})
@@ -66,22 +67,29 @@ def _read(body: bytes) -> tuple[int, str]:
 
 
 _booting: list[Jvm] = []
+_in_use: list[Jvm] = []
+"""Held for as long as this process lives: a JVM whose pipe is let go ends."""
 
 
-def boot(command: Sequence[str], spark_home: str) -> None:
-    """Start the JVM that the next session of this process uses."""
-    _booting.append(Jvm(command, spark_home))
+def boot(command: Sequence[str], spark_home: str, folder: Path) -> None:
+    """Start the JVM that the next session of this process uses. Its port and secret are in ``folder`` for a moment."""
+    for left in folder.glob("jvm-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    _booting.append(Jvm(command, spark_home, folder))
 
 
 @contextmanager
 def booted() -> Iterator[None]:
     """In here PySpark finds the JVM that was started early; without one, or if it failed, it starts its own."""
-    found = _booting[0].connection() if _booting else None
+    early = _booting.pop() if _booting else None
+    found = early.connection() if early is not None else None
     if found is None:
-        if _booting:
+        if early is not None:
             print("the JVM that was started early has ended: another one is started", file=sys.stderr, flush=True)
         yield
         return
+    assert early is not None
+    _in_use.append(early)
     os.environ[_PORT], os.environ[_SECRET] = str(found[0]), found[1]
     try:
         yield

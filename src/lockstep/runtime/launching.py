@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -16,7 +17,8 @@ from lockstep.runtime.archive import archive_path
 from lockstep.runtime.environment import java_options, process_environment
 
 COMMANDS_KEPT = 32
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 8.0
+"""Shorter than the supervisor's lease: it waits for the answer."""
 
 
 def spark_home() -> Path:
@@ -34,13 +36,23 @@ def jvm_command(settings: SparkSettings) -> list[str]:
     }
     text = json.dumps([str(find_java().home), str(spark_home()), pyspark.__version__, conf], sort_keys=True)
     path = archive_path().parent / f"jvm-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    if path.exists():
-        kept: list[str] = json.loads(path.read_text(encoding="utf-8"))
+    if kept := _kept(path):
         return kept
     command = _asked([word for key, value in conf.items() for word in ("--conf", f"{key}={value}")])
     if command:
-        _keep(command, path)
+        # A cache: without it the next start asks again.
+        with suppress(OSError):
+            _keep(command, path)
     return command
+
+
+def _kept(path: Path) -> list[str]:
+    """The command in the file; empty if there is none, or if a power cut left it torn."""
+    try:
+        kept: list[str] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return kept
 
 
 def _asked(options: list[str]) -> list[str]:
@@ -51,14 +63,17 @@ def _asked(options: list[str]) -> list[str]:
     scala = cores[0].name.removeprefix("spark-core_").partition("-")[0]
     launcher = ["-Xmx128m", "-cp", str(home / "jars" / "*"), "org.apache.spark.launcher.Main"]
     submit = ["org.apache.spark.deploy.SparkSubmit", *options, "pyspark-shell"]
-    answer = subprocess.run(
-        [str(find_java().home / "bin" / "java"), *launcher, *submit],
-        env={**process_environment(), "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": scala},
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
+    try:
+        answer = subprocess.run(
+            [str(find_java().home / "bin" / "java"), *launcher, *submit],
+            env={**process_environment(), "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": scala},
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return []
     return words(answer.stdout) if answer.returncode == 0 else []
 
 

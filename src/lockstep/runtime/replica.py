@@ -483,6 +483,10 @@ def _check_environment(store: Store) -> None:
 
 def _locked(path: Path) -> IO[str]:
     """Hold the replica's folder: two processes on one checkpoint would ruin it. Waits for one that is ending."""
-    handle = path.open("w", encoding="utf-8")
+    handle = path.open("a", encoding="utf-8")
     fcntl.flock(handle, fcntl.LOCK_EX)
+    # Whose it is, for people: a replica that was a spare has another name in the list of processes.
+    handle.truncate(0)
+    handle.write(f"{os.getpid()}\n")
+    handle.flush()
     return handle

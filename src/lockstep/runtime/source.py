@@ -40,6 +40,8 @@ _WAIT_S = 0.2
 _PR_SET_PDEATHSIG = 1
 RECORDS_WITH_PLAN_MAX = 5_000
 """An epoch of at most so many records travels with its plan; a larger one is read by Spark's tasks, in parallel."""
+BYTES_WITH_PLAN_MAX = 16_000_000
+"""Nor more bytes than this: they are in the memory of two processes at once."""
 _ROWS_PER_CHUNK_BITS = 32
 """Records of a file are numbered (chunk << 32) + row: a chunk never has four thousand million rows."""
 
@@ -167,7 +169,15 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
     def getCache(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch] | None:  # noqa: N802, ARG002
         """The records that travel with the plan: those of the partition that was just planned, if it is small."""
         partition, self._with_plan = self._with_plan, None
-        return self.read(partition) if partition is not None else None
+        if partition is None:
+            return None
+        batches, size = [], 0
+        for batch in self.read(partition):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > BYTES_WITH_PLAN_MAX:
+                return None
+        return iter(batches)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing is kept for later."""

@@ -77,6 +77,7 @@ class Pretended:
     """A process that is none: what it was told is written down."""
 
     made: list[Pretended]
+    last_words = "out of memory"
 
     def __init__(self, spec: ReplicaSpec, *more: Any, gently: bool | None = None) -> None:
         self.spec, self.gently, self.gentle = spec, gently, False
@@ -167,7 +168,7 @@ def test_a_spare_that_has_died_or_does_not_listen_is_passed_over(bench: Bench) -
     assert bench.start("r0") is bench.cold[1]
     bench.pass_time(2)
     kinds = [(kind, text) for _, _, kind, _, text in bench.store.events()]
-    assert kinds == [("spare-ended", "pid 2, exit code -9")]
+    assert kinds == [("spare-ended", "pid 2, exit code -9: out of memory")]
 
 
 def test_a_spare_serves_only_replicas_with_the_same_spark_settings(

@@ -40,20 +40,23 @@ def test_the_command_is_spark_s_own_and_asked_for_once(tmp_path: Path, monkeypat
     assert jvm_command(settings) == command
 
 
-def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does() -> None:
-    jvm.boot([sys.executable, "-c", LISTENS], "/spark")
+def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does(tmp_path: Path) -> None:
+    jvm.boot([sys.executable, "-c", LISTENS], "/spark", tmp_path)
     with jvm.booted():
         assert (os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]) == ("4711", "secret")
     assert "PYSPARK_GATEWAY_PORT" not in os.environ and "PYSPARK_GATEWAY_SECRET" not in os.environ
-    (started,) = jvm._booting
+    assert list(tmp_path.iterdir()) == [], "the secret is gone from the disk"
+    started = jvm._in_use.pop()
     assert started._process.poll() is None
     assert started._process.stdin is not None
     started._process.stdin.close()
     assert started._process.wait(timeout=20) == 0, "it ends with our end of the pipe"
 
 
-def test_a_jvm_that_ends_instead_is_replaced_by_pyspark_s_own(capsys: pytest.CaptureFixture[str]) -> None:
-    jvm.boot([sys.executable, "-c", "raise SystemExit(3)"], "/spark")
+def test_a_jvm_that_ends_instead_is_replaced_by_pyspark_s_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    jvm.boot([sys.executable, "-c", "raise SystemExit(3)"], "/spark", tmp_path)
     with jvm.booted():
         assert "PYSPARK_GATEWAY_PORT" not in os.environ
     assert "has ended" in capsys.readouterr().err

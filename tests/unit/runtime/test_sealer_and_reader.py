@@ -193,6 +193,9 @@ def test_a_small_epoch_travels_with_its_plan_and_a_large_one_does_not(
     assert with_plan is not None
     assert [batch.to_pylist() for batch in with_plan] == [batch.to_pylist() for batch in reader.read(planned)]
     assert reader.getCache(*span) is None, "records go with the plan they belong to, once"
+    monkeypatch.setattr(source, "BYTES_WITH_PLAN_MAX", 3)
+    assert reader.partitions(*span)
+    assert reader.getCache(*span) is None
     monkeypatch.setattr(source, "RECORDS_WITH_PLAN_MAX", 3)
     assert reader.partitions(*span)
     assert reader.getCache(*span) is None
