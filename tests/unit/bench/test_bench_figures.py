@@ -132,5 +132,5 @@ def test_a_shown_report_names_the_missed_target_and_keeps_its_headings_on_one_li
 def test_a_saved_report_is_found_by_its_name_and_date(tmp_path: Path) -> None:
     path = save(_report(), tmp_path)
     assert path.parent == tmp_path / "benchmarks" / "results"
-    assert path.name.startswith("store-20")
+    assert path.name.startswith("store-quick-20")
     assert json.loads(path.read_text())["bench"] == "store"
