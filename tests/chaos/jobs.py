@@ -33,7 +33,7 @@ WHICH_REPLICA = '''
 import psutil
 
 def replica():
-    """The replica this code runs in: what no honest job can know."""
+    """The replica this code runs in: what no honest job can know. Only of one that was never a warm spare."""
     for parent in psutil.Process().parents():
         for word in parent.cmdline():
             if word.endswith("spec.json"):

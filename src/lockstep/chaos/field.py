@@ -73,6 +73,7 @@ class JobField:
         self._note = note
         self._store = open_store(self.store_folder, command.name)
         self._process: JobProcess | None = None
+        self._log_begins = 0
         self._lead_epochs_max = RunSettings().lead_epochs_max
 
     @property
@@ -125,12 +126,17 @@ class JobField:
         """Start `lockstep run` when the one before has ended."""
         if self._process is not None:
             self._process.wait_gone()
+        self._log_begins = self.log.stat().st_size if self.log.exists() else 0
         arguments = ["-m", "lockstep.chaos.bound", str(os.getpid())]
         arguments += ["-m", "lockstep", "--project", str(self.project), "run", self._command.job]
         arguments += ["--replicas", str(self._command.replicas), "--master", self._command.master]
         for key, value in CHAOS_SETTINGS.items():
             arguments += ["--set", f"{key}={value}"]
         self._process = JobProcess("`lockstep run`", arguments, self.log, self.project, self.environment())
+
+    def said(self) -> str:
+        """What the newest `lockstep run` has said."""
+        return self.log.read_bytes()[self._log_begins :].decode(errors="replace")
 
     def stop_job(self) -> None:
         """SIGTERM, without waiting."""

@@ -22,8 +22,8 @@ EPOCH_S_MAX = 2.0
 """What an epoch may take on average; in all, a run of a thousand epochs may take half an hour."""
 
 
-def recompute(subject: Subject, project: Path, folder: Path, note: Callable[[str], None]) -> int:
-    """Compute everything in ``project``'s ledger again in ``folder``; the last epoch that is published there."""
+def recompute(subject: Subject, project: Path, folder: Path, last: int, note: Callable[[str], None]) -> None:
+    """Compute the epochs of ``project``'s ledger up to ``last`` again in ``folder``."""
     folder.mkdir()
     job = copy_project(subject, project, folder)
     journals = project / STORE_FOLDER / JOURNALS_FOLDER
@@ -32,12 +32,14 @@ def recompute(subject: Subject, project: Path, folder: Path, note: Callable[[str
     before = open_store(project / STORE_FOLDER, subject.graph.name)
     fresh = open_store(folder / STORE_FOLDER, subject.graph.name)
     try:
-        last = copy_ledger(before, fresh, [step.id for step in subject.graph.sources])
+        copy_ledger(before, fresh, [step.id for step in subject.graph.sources], last)
     finally:
         before.close()
         fresh.close()
     note(f"computing {last + 1} epochs again, undisturbed, with one replica")
-    arguments = ["-m", "lockstep", "--project", str(folder), "run", job, "--replicas", "1"]
+    # Bound to us: a chaos that is killed must not leave this run behind either.
+    arguments = ["-m", "lockstep.chaos.bound", str(os.getpid())]
+    arguments += ["-m", "lockstep", "--project", str(folder), "run", job, "--replicas", "1"]
     arguments += ["--until-epoch", str(last), "--set", "retention_epochs_min=1000000"]
     environment = {key: value for key, value in os.environ.items() if key != FOLDER_VARIABLE}
     run = JobProcess("the undisturbed run", arguments, folder / "run.log", folder, environment)
@@ -45,12 +47,11 @@ def recompute(subject: Subject, project: Path, folder: Path, note: Callable[[str
         run.wait_end(START_S_MAX + EPOCH_S_MAX * last)
     finally:
         run.kill()
-    return last
 
 
-def copy_ledger(before: Store, fresh: Store, sources: list[str]) -> int:
-    """Seal the same entries in an empty ledger, with everything that was sealed beside them; the last epoch."""
-    entries = before.entries(0, 2**62)
+def copy_ledger(before: Store, fresh: Store, sources: list[str], last: int) -> None:
+    """Seal the same entries up to epoch ``last`` in an empty ledger, with everything that was sealed beside them."""
+    entries = [entry for entry in before.entries(0, 2**62) if entry.epoch <= last]
     if not entries or entries[0].epoch != 0:
         raise RunError(
             "LS0656",
@@ -65,4 +66,3 @@ def copy_ledger(before: Store, fresh: Store, sources: list[str]) -> int:
     for source, position, reason in before.set_aside_items():
         fresh.set_aside(source, position, reason)
     fresh.remove(SEALER)
-    return entries[-1].epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ RESTARTS_MAX = 6
 """Ends of the whole job that nobody asked for, before chaos gives up."""
 _UNTOLD = ("replica-started", "replica-phases", "spare", "faults-on")
 """Events of the job (how their names begin) that tell nothing new: who is well again is noticed from outside."""
+
+_ERROR = re.compile(r"^(LS\d{4}) ", re.MULTILINE)
+"""An error as `lockstep run` writes it into a log."""
 
 
 @dataclass
@@ -219,6 +223,8 @@ class Runner:
         said = f"`lockstep run` ended with exit code {self.field.process.exit_code}"
         if not parts & {Part.DISK, Part.STORE, Part.NETWORK, Part.JOB}:
             self.findings.append(f"{said} although nothing was done to the whole job")
+        elif not parts & {Part.STORE, Part.NETWORK, Part.JOB} and not excused_by_disk(self.field.said()):
+            self.findings.append(f"{said} while the disk was full, and not because of the store or a sink")
         if self._restarts > RESTARTS_MAX:
             raise self.field.process.failure(f"{said}, for the {self._restarts}th time")
         self.timeline.add("consequence", f"{said}; it is started again")
@@ -229,3 +235,15 @@ class Runner:
             self._event = number
             if not kind.startswith(_UNTOLD):
                 self.timeline.add("consequence", f"{replica or 'the job'}: {kind}, {text.splitlines()[0]}", at_us)
+
+
+def excused_by_disk(said: str) -> bool:
+    """Whether the last error in what a run said is one of the store or of a sink, as a full disk causes.
+
+    >>> excused_by_disk("r0 is running\\nLS0508 no space left to write out.db\\n  why:  SQLite says LS0999")
+    True
+    >>> excused_by_disk("LS0405 the store is full\\nLS0603 two replicas disagree"), excused_by_disk("Traceback ...")
+    (False, False)
+    """
+    codes = _ERROR.findall(said)
+    return bool(codes) and codes[-1].startswith(("LS04", "LS05"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,18 +67,21 @@ def load_subject(job: str | None, reference: Path | None) -> Subject:
 def copy_project(subject: Subject, project: Path, folder: Path) -> str:
     """Copy the code and the files that the job names into ``folder``; the job there, as `lockstep run` takes it."""
     file = save_code(subject.loaded, folder)
-    names = [step.spec.path for step in subject.graph.sources if isinstance(step.spec, FilesSource)]
-    names += [
-        step.table.path for step in subject.graph.steps if isinstance(step, TableJoin) and isinstance(step.table, Table)
-    ]
-    for name in [CONFIG_FILE, *names]:
+    for name in [CONFIG_FILE, *_inputs(subject.graph).values()]:
         _copy(project / name, folder / name)
     return f"{file}:{subject.loaded.variable}"
 
 
+def _inputs(graph: Graph) -> dict[str, str]:
+    """The paths of files that the job reads, by what they are."""
+    found = {f'source "{step.id}"': step.spec.path for step in graph.sources if isinstance(step.spec, FilesSource)}
+    tables = [step.table for step in graph.steps if isinstance(step, TableJoin) and isinstance(step.table, Table)]
+    return found | {f'table "{table.path}"': table.path for table in tables}
+
+
 def _copy(source: Path, target: Path) -> None:
-    if source == target or not source.exists():
-        return  # an absolute path stays where it is; a folder of files may not be there yet
+    if not source.exists():
+        return  # a folder of files may not be there yet
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target, dirs_exist_ok=True)
@@ -151,15 +155,27 @@ def _refuse(subject: Subject) -> None:
             why="none of its sinks holds each epoch once and can be read: " + _described(subject.graph.sinks) + ".",
             hint='end a stream with .to(ls.files("out/result")).',
         )
-    for sink in subject.graph.sinks:
-        path = str(sink.spec.to_json().get("path", sink.spec.to_json().get("database", "")))
-        if path.startswith(("/", "~", "..")):
+    sinks = [(f'sink "{sink.id}"', sink.spec.to_json()) for sink in subject.graph.sinks]
+    places = {name: str(data.get("path", data.get("database", ""))) for name, data in sinks}
+    for name, path in (places | _inputs(subject.graph)).items():
+        if not stays_inside(path):
             raise RunError(
                 "LS0650",
-                f'the sink "{sink.id}" writes to {path}, outside the project',
-                why="chaos runs in a copy of the project, and this place would be the real one.",
-                hint="use a path relative to the project folder.",
+                f"the {name} is at {path}, outside the project",
+                why="chaos runs in a copy of the project, and this place would be outside of the copy.",
+                hint="use a path relative to the project folder, in a copy of the job.",
             )
+
+
+def stays_inside(path: str) -> bool:
+    """Whether a path that is relative to a folder leads nowhere else, whatever the folder is.
+
+    >>> [stays_inside(path) for path in ("out/x", "a/../out", "out/../../x", "/tmp/x", "~/x")]
+    [True, True, False, False, False]
+    """
+    # By the words alone: the copy is fresh, and nothing in it is a link.
+    root = Path("/copy")
+    return not path.startswith("~") and Path(os.path.normpath(root / path)).is_relative_to(root)
 
 
 def _described(sinks: Sequence[Sink]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import STORE_FOLDER
-from lockstep.connect.protocols import Place, SinkSide
+from lockstep.connect.protocols import Place, Publication, SinkSide
 from lockstep.connect.working import sink_side
 from lockstep.plan.steps import Sink
 
@@ -27,6 +27,7 @@ class Sighting:
     rows: int
     by: str
     """Who published it: replica and incarnation."""
+    digest: str = ""
 
     @property
     def latency_s(self) -> float | None:
@@ -44,7 +45,7 @@ class Span:
 
 
 class Reader(threading.Thread):
-    """Polls the fences of one sink, as any consumer could, until it is stopped."""
+    """Polls the fences of one sink, as any consumer could, until it is stopped; also the one after the next."""
 
     def __init__(self, sink: Sink, project: Path, job: str) -> None:
         super().__init__(name="reader", daemon=True)
@@ -70,7 +71,7 @@ class Reader(threading.Thread):
             self.failure = error
 
     def sightings(self) -> list[Sighting]:
-        """Everything seen so far, in epoch order."""
+        """Everything seen so far, in the order in which it appeared."""
         if self.failure is not None:
             raise self.failure
         return list(self._sightings)
@@ -88,8 +89,16 @@ class Reader(threading.Thread):
     def _look(self, side: SinkSide) -> None:
         epoch = self._sightings[-1].epoch + 1 if self._sightings else 0
         while (found := side.publication(epoch)) is not None:
-            self._sightings.append(Sighting(epoch, wall_us(), found.ingested_oldest_us, found.rows, found.by))
+            self._note(found)
             epoch += 1
+        ahead = side.publication(epoch + 1)
+        # Asked again: between the first two questions both may have been published.
+        if ahead is not None and side.publication(epoch) is None:
+            self._note(ahead)
+
+    def _note(self, found: Publication) -> None:
+        seen = Sighting(found.epoch, wall_us(), found.ingested_oldest_us, found.rows, found.by, found.digest)
+        self._sightings.append(seen)
 
 
 class Attendance:

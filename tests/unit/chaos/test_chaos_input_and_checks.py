@@ -117,10 +117,11 @@ def test_a_ledger_is_copied_with_everything_that_was_sealed(tmp_path: Path) -> N
     holder = before.begin("r0", 1)
     before.seal(Entry(0, 5, {"in": {"0": 2}}, {"time": 7}, records=2), holder, [Item("in", 0, {"path": "x"})])
     before.seal(Entry(1, 9, {"in": {"0": 3}}), holder, [Item("in", 1, {"path": "y"})])
+    before.seal(Entry(2, 11, {"in": {"0": 4}}), holder, ())
     before.set_aside("in", 1, "broken")
-    assert copy_ledger(before, fresh, ["in"]) == 1
+    copy_ledger(before, fresh, ["in"], 1)
     assert [(e.epoch, e.cut, e.marks) for e in fresh.entries(0, 9)] == [
-        (e.epoch, e.cut, e.marks) for e in before.entries(0, 9)
+        (e.epoch, e.cut, e.marks) for e in before.entries(0, 1)
     ]
     assert fresh.items("in", 0, 9) == before.items("in", 0, 9)
     assert fresh.set_aside_items() == before.set_aside_items()
@@ -129,7 +130,12 @@ def test_a_ledger_is_copied_with_everything_that_was_sealed(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("sink", "said"),
-    [('ls.console(), guarantee="at-least-once"', "none of its sinks"), ('ls.files("/tmp/elsewhere")', "copy")],
+    [
+        ('ls.console(), guarantee="at-least-once"', "none of its sinks"),
+        ('ls.files("/tmp/elsewhere")', "copy"),
+        ('ls.files("out/../../elsewhere")', "copy"),
+        ('ls.sqlite("out/../../elsewhere.db", table="t")', "copy"),
+    ],
 )
 def test_a_job_whose_output_chaos_must_not_or_cannot_see_is_refused(tmp_path: Path, sink: str, said: str) -> None:
     job = tmp_path / "job.py"
@@ -137,6 +143,27 @@ def test_a_job_whose_output_chaos_must_not_or_cannot_see_is_refused(tmp_path: Pa
     with pytest.raises(RunError, match="LS0650") as raised:
         load_subject(str(job), None)
     assert said in raised.value.why
+
+
+@pytest.mark.parametrize("path", ["../data", "in/../../data", "/tmp/data"])
+def test_a_job_that_reads_files_outside_of_the_project_is_refused(tmp_path: Path, path: str) -> None:
+    job = tmp_path / "job.py"
+    source = f'ls.files("{path}", schema="n int")'
+    job.write_text(f'import lockstep as ls\njob = ls.Job("j")\njob.source("s", {source}).to(ls.files("out"))\n')
+    with pytest.raises(RunError, match=r'LS0650 the source "s" is at .*, outside the project'):
+        load_subject(str(job), None)
+
+
+def test_a_job_that_joins_a_table_outside_of_the_project_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text("n,name\n1,one\n")
+    job = tmp_path / "job.py"
+    job.write_text(
+        'import lockstep as ls\njob = ls.Job("j")\n'
+        f'names = ls.table("{tmp_path / "names.csv"}", schema="n bigint, name string")\n'
+        'job.source("s", ls.journal("s", schema="n bigint")).join(names, on="n").to(ls.files("out"))\n'
+    )
+    with pytest.raises(RunError, match=r"LS0650 the table .*, outside the project"):
+        load_subject(str(job), None)
 
 
 def test_a_reference_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class FakeField:
         self.store = FakeStore()
         self.feeding = FakeFeeding()
         self.process = FakeProcess()
+        self.last_words = ""
 
     def members(self) -> list[Member]:
         return [
@@ -75,6 +76,9 @@ class FakeField:
 
     def supervisor_pid(self) -> int | None:
         return None if self.ended else 1
+
+    def said(self) -> str:
+        return self.last_words
 
     def start_job(self) -> None:
         self.ended, self.starts = False, self.starts + 1
@@ -126,6 +130,36 @@ def runner_of(field: FakeField) -> Runner:
 
 def schedule(*names: str) -> list[Planned]:
     return [Planned(number, 0.0, name, str(number)) for number, name in enumerate(names, 1)]
+
+
+class TakesDisk(Hurt):
+    """The disk is taken, and nothing is harmed."""
+
+    name = "takes-disk"
+    takes = frozenset({Part.DISK})
+
+    def begin(self, field: Field, draw: Random) -> Deed:
+        return Deed("the disk is full", lasts_s=60, undo=lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("last_words", "excused"),
+    [
+        ("LS0508 no space left to write out.db\n  why:  SQLite says: full\n", True),
+        ("LS0603 two replicas disagree\n", False),
+        ("", False),
+    ],
+)
+def test_a_full_disk_excuses_only_an_end_that_the_store_or_a_sink_caused(
+    field: FakeField, last_words: str, excused: bool
+) -> None:
+    runner = runner_of(field)
+    disk = TakesDisk()
+    runner.doings.append(running.Doing(schedule("takes-disk")[0], disk, disk.begin(cast("Field", field), Random(1))))
+    field.ended, field.last_words = True, last_words
+    runner._look_at_job()
+    assert field.starts == 1
+    assert (runner.findings == []) == excused
 
 
 ACTIONS: dict[str, Action] = {"hurt": Hurt(), "never": Never()}

@@ -6,6 +6,7 @@ seconds later, because the damage has to be found before another action relies o
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+
+import psutil
 
 from lockstep.chaos.actions.processes import victim
 from lockstep.chaos.vocabulary import Action, Deed, Field, Member, Need, Part
@@ -27,6 +30,7 @@ SMALL_DISK_MB = 1024
 SMALL_DISK_BYTES_MAX = 4 * 1024**3
 """A file system that is larger than this is somebody's disk, which chaos never fills."""
 _BALLAST = "chaos-ballast"
+_CLONE_NEWNS = 0x00020000
 
 
 def last_commit(checkpoint: Path) -> list[Path]:
@@ -119,6 +123,7 @@ class _Damage(Action):
     def carried_out(self, field: Field, draw: Random, place: str, how: str) -> Deed:
         """Damage ``place`` of a replica that is killed now, or of one that runs and is killed in a while."""
         one = victim(field, draw)
+        process = psutil.Process(one.pid)
         runs = draw.random() < UNDER_ITS_FEET_SHARE
         lasts_s = round(draw.uniform(*KILLED_AFTER_S), 1)
         if not runs:
@@ -134,7 +139,8 @@ class _Damage(Action):
             replica=one.name,
             data=data,
             lasts_s=lasts_s,
-            undo=lambda: kill_tree(one.pid),
+            # By its identity: the process id may belong to someone else by then.
+            undo=lambda: kill_tree(process.pid) if process.is_running() else None,
         )
 
 
@@ -234,7 +240,12 @@ def small_disk_impossible() -> str | None:
 
 @contextmanager
 def small_disk(folder: Path, size_mb: int = SMALL_DISK_MB) -> Iterator[None]:
-    """A small file system mounted on ``folder`` (which has to be empty) for the time of the ``with`` block."""
+    """A small file system mounted on ``folder`` (which has to be empty) for the time of the ``with`` block.
+
+    This thread, and whatever it starts from now on, has its own view of what is mounted where: the file system is gone
+    with the last of them, also if all are killed with -9. Nobody else sees it.
+    """
+    _unshare_mounts()
     subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size_mb}m,mode=0700", "lockstep-chaos", str(folder)],  # noqa: S607
         check=True,
@@ -244,7 +255,19 @@ def small_disk(folder: Path, size_mb: int = SMALL_DISK_MB) -> Iterator[None]:
         yield
     finally:
         # Lazily: a process that is just ending may still stand in it.
-        subprocess.run(["umount", "--lazy", str(folder)], check=True, capture_output=True)  # noqa: S607
+        ended = subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True, text=True)  # noqa: S607
+        if ended.returncode != 0:
+            # Not raised: it would hide what went wrong in the block, and the file system ends with us anyway.
+            print(f"{folder} could not be unmounted: {ended.stderr.strip()}", file=sys.stderr)
+
+
+def _unshare_mounts() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"no mount namespace of its own: {os.strerror(number)}")
+    # Where mounts are shared with other namespaces, as systemd has it, they still are in a new one.
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True, capture_output=True)  # noqa: S607
 
 
 def _checkpoints(folder: Path) -> list[Path]:

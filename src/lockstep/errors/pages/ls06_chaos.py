@@ -10,8 +10,9 @@ PAGES: dict[str, Page] = {
         """\
 `lockstep chaos run` drives a job by itself and compares every row that it publishes. It feeds journals, and lets
 sources that bring their own records (rate, files, collection) run; and it needs at least one sink that holds each
-epoch once and can be read: files, or a table in SQLite. All sinks have to lie inside the project folder, because
-chaos runs in a copy of it and must not write where the real job writes.""",
+epoch once and can be read: files, or a table in SQLite. All sinks, and all files and tables that the job reads,
+have to lie inside the project folder, because chaos runs in a copy of it and must not write where the real job
+writes.""",
     ),
     "LS0651": Page(
         "There is no such action",
