@@ -22,8 +22,6 @@ def tables() -> StreamTableEnvironment:
     """The environment, as the cluster is configured."""
     t = StreamTableEnvironment.create(ENVIRONMENT)
     t.get_config().set_local_timezone("UTC")
-    # A reader that has come to its last file must not hold event time back for ever.
-    t.get_config().set("table.exec.source.idle-timeout", "2 s")
     return t
 
 
@@ -64,4 +62,4 @@ def write(rows: DataStream) -> None:
 
 def window_start_ms() -> str:
     """When a window began, in milliseconds; the session's zone is UTC."""
-    return "1000 * TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_start)"
+    return "1000 * CAST(TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_start) AS BIGINT)"

@@ -9,7 +9,7 @@ FOUND = """
     JSON_OBJECT('auction' VALUE auction, 'bidder' VALUE bidder, 'price' VALUE price, 'at_ms' VALUE at_ms,
         'extra' VALUE extra)
 """
-END_MS = "1000 * TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_end)"
+END_MS = "1000 * CAST(TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', window_end) AS BIGINT)"
 EUROS = "CAST(CAST(price * 0.908 AS DECIMAL(23, 3)) AS STRING)"
 TEN_SECONDS = "TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND"
 QUERIES = {

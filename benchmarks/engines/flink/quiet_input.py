@@ -3,6 +3,7 @@
 from common import EVENT, event_time, publish, read, tables, window_start_ms
 
 t = tables()
+t.get_config().set("table.exec.source.idle-timeout", "2 s")
 for source in ("steady", "moody"):
     read(t, source, f"{EVENT}, {event_time('0.5')}")
 t.execute_sql(

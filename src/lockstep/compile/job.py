@@ -20,7 +20,6 @@ from lockstep.compile.hidden import Hidden, hidden_of, step_expressions
 from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.stages import TIME, spark_schema_text, taken_up
 from lockstep.compile.steps import Context, Lowered, lower
-from lockstep.compile.tasks import together
 from lockstep.plan.graph import Graph
 from lockstep.plan.schema import parse_schema
 from lockstep.plan.specs import StageSource
@@ -127,7 +126,6 @@ class _StageCompiler:
                 self._context.written[sink.id] = frame.schema
         times = tuple(step.id for step in self._stage.event_times)
         frame, parts = _united(sinks, frames)
-        frame = together(frame, one_task=self._context.one_task)
         return Compiled(self._stage, frame, parts, times, tuple(self._journals.values()))
 
     def _lower(self, step: Step) -> None:

@@ -2,7 +2,8 @@
 
 A replica with one core and one partition of state computes everything in one task at a time anyway. If Spark knows that
 there is one partition from the source on, it needs no shuffle before a step with state: one stage instead of two or
-more, and a quarter less time for a small epoch.
+more, and a quarter less time for a small epoch. The branches of several sinks stay apart: Spark cannot have two steps
+with state side by side in one task.
 """
 
 from __future__ import annotations

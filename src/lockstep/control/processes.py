@@ -21,7 +21,7 @@ from lockstep.runtime.orders import DRAIN
 from lockstep.runtime.spec import ReplicaSpec
 
 GENTLE_NICENESS = 5
-"""A third of a full share. At 10 (a tenth) a replica that joins others on a machine without idle time never arrives."""
+"""A third of a full share. 10 would be a tenth: on a machine without idle time a boot would outlast its timeout."""
 SPARE_NICENESS = 10
 LOG_BYTES_MAX = 20_000_000
 """A replica's log is begun anew (the old one kept once) when it is longer than this at a start."""

@@ -175,7 +175,8 @@ class SpareProcess(Group):
     @property
     def last_words(self) -> str:
         """The last line of its own log: why it ended, if it did."""
-        lines = (self._folder / "log.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+        path = self._folder / "log.txt"
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
         return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")[:300]
 
     def _gather(self) -> None:

@@ -158,7 +158,7 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
         side = self._working_side()
         first = before.cut.get(source) if before else None
         slices = side.slices(first if first is not None else side.start(), entry.cut[source])
-        with_plan = entry.records <= RECORDS_WITH_PLAN_MAX
+        with_plan = entry.records <= RECORDS_WITH_PLAN_MAX and self._is_flat
         groups = pack(slices, 1 if with_plan else self._options.tasks_max)
         if not groups and self._hidden.marks:
             groups = [[]]
@@ -205,6 +205,11 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
     def _hidden(self) -> Hidden:
         given = self._options.hidden
         return Hidden(**{**given, "event_times": tuple(given["event_times"])})
+
+    @property
+    def _is_flat(self) -> bool:
+        """Whether Spark copies these records rightly on the way: it forgets nulls inside arrays and structs."""
+        return all(map(_is_plain, arrow_schema(parse_schema(self._options.ddl)).types))
 
     def _held(self, epoch: int) -> bool:
         """Whether the replica drains and this epoch is not to be computed any more."""
@@ -292,6 +297,11 @@ def _partition(entry: Entry, slices: list[Slice], *, marks: bool) -> EpochPartit
         "slices": [asdict(piece) for piece in slices],
     }
     return EpochPartition(json.dumps(payload))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    plain = (pa.types.is_primitive, pa.types.is_string, pa.types.is_binary, pa.types.is_decimal)
+    return any(is_kind(kind) for is_kind in plain)
 
 
 def _constant(value: Any, kind: pa.DataType, rows: int) -> pa.Array:

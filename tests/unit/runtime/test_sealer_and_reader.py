@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,15 @@ def test_a_small_epoch_travels_with_its_plan_and_a_large_one_does_not(
     assert reader.partitions(*span)
     assert reader.getCache(*span) is None
     monkeypatch.setattr(source, "RECORDS_WITH_PLAN_MAX", 3)
+    assert reader.partitions(*span)
+    assert reader.getCache(*span) is None
+
+
+def test_records_with_arrays_do_not_travel_with_the_plan(store: Store, place: Place) -> None:
+    """Spark copies them there without the nulls inside."""
+    _seal_all(store, place)
+    reader, span = _reader(place), ({"epoch": 0}, {"epoch": 1})
+    reader._options = replace(reader._options, ddl="n bigint, tags array<int>")
     assert reader.partitions(*span)
     assert reader.getCache(*span) is None
 

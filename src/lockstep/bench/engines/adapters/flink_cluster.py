@@ -35,7 +35,6 @@ _REST_TIMEOUT_S = 2.0
 def settings(rpc_port: int, rest_port: int, python: str) -> dict[str, Any]:
     """How the cluster is tuned: loopback only, quick to notice a death, small steps, exactly-once."""
     bounded = _bounded()
-    slots = int(os.environ.get("BENCH_PARTITIONS", "2"))
     return {
         "jobmanager.rpc.address": "127.0.0.1",
         "jobmanager.bind-host": "127.0.0.1",
@@ -45,8 +44,10 @@ def settings(rpc_port: int, rest_port: int, python: str) -> dict[str, Any]:
         "rest.port": rest_port,
         "taskmanager.bind-host": "127.0.0.1",
         "taskmanager.host": "127.0.0.1",
-        "taskmanager.numberOfTaskSlots": slots,
-        "parallelism.default": slots,
+        # Reading and what comes after a shuffle are threads of their own anyway, so two cores have work. A second
+        # reader would take every other file, and what it reads later than the first would be dropped as late.
+        "taskmanager.numberOfTaskSlots": 1,
+        "parallelism.default": 1,
         "jobmanager.memory.process.size": "1g",
         "taskmanager.memory.process.size": "1600m",
         # By default a death is noticed after 50 s.
