@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ def chaos(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_short_run_with_a_fixed_seed_loses_nothing(tmp_path: Path) -> None:
     only = [word for name in ACTIONS for word in ("--only", name)]
-    done = chaos(tmp_path, "--seed", str(SEED), "--minutes", "1", "--rate", "100", *only)
+    done = chaos(tmp_path, "--seed", str(SEED), "--minutes", "0.7", "--rate", "100", *only)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["passed"] and outcome["seed"] == SEED
@@ -49,4 +50,4 @@ def test_a_short_run_with_a_fixed_seed_loses_nothing(tmp_path: Path) -> None:
     assert "plain Python" in outcome["compared_with"]
     report = (tmp_path / "chaos-report.html").read_text(encoding="utf-8")
     assert "<svg" in report and f"--seed {SEED}" in report and "every check passed" in report
-    assert "http://" not in report.replace("http://www.w3.org", ""), "the report needs nothing from elsewhere"
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", report), "the report loads nothing from elsewhere"
