@@ -240,7 +240,7 @@ class Runner:
 def excused_by_disk(said: str) -> bool:
     """Whether the last error in what a run said is one of the store or of a sink, as a full disk causes.
 
-    >>> excused_by_disk("r0 is running\\nLS0508 no space left to write out.db\\n  why:  SQLite says LS0999")
+    >>> excused_by_disk("r0 is running\\nLS0508 no space left to write out.db\\n  why:  SQLite says LS0601")
     True
     >>> excused_by_disk("LS0405 the store is full\\nLS0603 two replicas disagree"), excused_by_disk("Traceback ...")
     (False, False)

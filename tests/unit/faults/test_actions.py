@@ -60,6 +60,7 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PaperField:
     made = PaperField(tmp_path)
     for module in (files, network, windows):
         monkeypatch.setattr(module, "kill_tree", made.killed.append)
+    monkeypatch.setattr(files, "_watched", lambda pid: lambda: True)
     for member in made.members():
         write_checkpoint(member.folder / "checkpoint", 9, base=6)
     made.orders.mkdir()

@@ -123,7 +123,7 @@ class _Damage(Action):
     def carried_out(self, field: Field, draw: Random, place: str, how: str) -> Deed:
         """Damage ``place`` of a replica that is killed now, or of one that runs and is killed in a while."""
         one = victim(field, draw)
-        process = psutil.Process(one.pid)
+        still_there = _watched(one.pid)
         runs = draw.random() < UNDER_ITS_FEET_SHARE
         lasts_s = round(draw.uniform(*KILLED_AFTER_S), 1)
         if not runs:
@@ -140,8 +140,17 @@ class _Damage(Action):
             data=data,
             lasts_s=lasts_s,
             # By its identity: the process id may belong to someone else by then.
-            undo=lambda: kill_tree(process.pid) if process.is_running() else None,
+            undo=lambda: kill_tree(one.pid) if still_there() else None,
         )
+
+
+def _watched(pid: int) -> Callable[[], bool]:
+    """Whether the process that has this id now is there, asked later: the id may be someone else's by then."""
+    try:
+        process = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return lambda: False
+    return lambda: bool(process.is_running())
 
 
 class DeleteLastCommit(_Damage):
