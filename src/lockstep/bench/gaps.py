@@ -71,3 +71,12 @@ def wants_sealer(kills: int, of_sealers: int) -> bool:
     (True, False, True, False)
     """
     return of_sealers * 2 <= kills
+
+
+def periods_ms(sightings: Sequence[Sighting]) -> list[float]:
+    """From each epoch that was seen to the next.
+
+    >>> periods_ms([(0, 0), (1, 250_000), (2, 400_000)])
+    [250.0, 150.0]
+    """
+    return [(later - earlier) / 1000 for (_, earlier), (_, later) in pairwise(sightings)]

@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import pyarrow.parquet as pq
 
 from lockstep.bench.children import Child, journal_feeder, killed, observer, running, socket_feeder
 from lockstep.bench.events import JOURNAL, SCHEMA, read_sent, waits_ms
-from lockstep.bench.gaps import Sighting
+from lockstep.bench.gaps import Sighting, periods_ms
 from lockstep.bench.observer import epoch_file, read_sightings
 from lockstep.bench.report import Figures, Report, Verdict
 from lockstep.bench.running import SINK_FOLDER, JobRun, Run
@@ -33,6 +32,7 @@ from lockstep.bench.statistics import Row, median, percentile, spread
 from lockstep.bench.workspace import Say
 from lockstep.clock import wall_us
 from lockstep.connect.reading import Reader
+from lockstep.control.children import pass_by
 from lockstep.runtime.environment import process_environment
 from lockstep.runtime.spec import replica_folder
 
@@ -117,7 +117,7 @@ def _ours(folder: Path, plan: Plan) -> Block:
     reader = Reader(folder / SINK_FOLDER)
     checkpoint = replica_folder(run.store_folder, JOB, "r0") / "checkpoint"
     visible = [(_last(reader.table(epoch)), at) for epoch, at in everything]
-    period_ms = _periods_ms(seen)
+    period_ms = periods_ms(seen)
     return Block(
         side=OURS,
         epoch_ms=period_ms,
@@ -175,7 +175,7 @@ def _by_hand(folder: Path, plan: Plan, side: str, *, partitions: int) -> Block:
     return Block(
         side=side,
         epoch_ms=[float(one["triggerExecution"]) for one in reports],
-        period_ms=_periods_ms(seen),
+        period_ms=periods_ms(seen),
         waits_ms=waits_ms(read_sent(folder / "sent.log"), visible, from_us),
         parts_ms={
             name: median([float(one.get(name, 0)) for one in reports]) for name in (reports[0] if reports else ())
@@ -185,29 +185,17 @@ def _by_hand(folder: Path, plan: Plan, side: str, *, partitions: int) -> Block:
 
 def _measure(children: Sequence[Child], plan: Plan, seen_log: Path) -> int:
     """Let the warm-up and the measured time pass, and more of it until some epochs were seen; when it began."""
-    _pass(children, plan.warm_up_s)
+    pass_by(children, plan.warm_up_s)
     from_us = wall_us()
     for _ in range(EXTENSIONS_MAX):
-        _pass(children, plan.measured_s)
+        pass_by(children, plan.measured_s)
         if len(_warm(read_sightings(seen_log), from_us)) >= EPOCHS_MIN:
             break
     return from_us
 
 
-def _pass(children: Sequence[Child], seconds: float) -> None:
-    deadline_s = time.monotonic() + seconds
-    while (left_s := deadline_s - time.monotonic()) > 0:
-        for child in children:
-            child.check()
-        time.sleep(min(left_s, 0.5))
-
-
 def _warm(seen: Sequence[Sighting], from_us: int) -> list[Sighting]:
     return [one for one in seen if one[1] >= from_us]
-
-
-def _periods_ms(seen: Sequence[Sighting]) -> list[float]:
-    return [(later - earlier) / 1000 for (_, earlier), (_, later) in pairwise(seen)]
 
 
 def _last(table: pa.Table) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from lockstep.observe.quantiles import quantile
+
 Row = dict[str, float | int | str | bool | None]
 
 
@@ -14,10 +16,7 @@ def percentile(values: Sequence[float], part: float) -> float:
     >>> percentile([5, 1, 4, 2, 3], 0.5), percentile(range(1, 101), 0.99)
     (3.0, 99.0)
     """
-    if len(values) == 0:
-        return math.nan
-    ordered = sorted(values)
-    return float(ordered[max(0, math.ceil(len(ordered) * part) - 1)])
+    return float(quantile(values, part)) if len(values) else math.nan
 
 
 def median(values: Sequence[float]) -> float:

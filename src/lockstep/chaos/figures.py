@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil
 
 from lockstep.chaos.watching import Sighting
 from lockstep.clock import US_PER_S
+from lockstep.observe.quantiles import quantile
 
 AFTER_S = 2.0
 """An action is looked at until this long after its recovery."""
@@ -88,13 +88,3 @@ def longest_gap_s(sightings: Sequence[Sighting], first_us: int, end_us: int) -> 
     begin, end = bisect_left(times, first_us), bisect_left(times, end_us)
     edges = [times[begin - 1] if begin else first_us, *times[begin:end], end_us]
     return max((after - before) / US_PER_S for before, after in pairwise(edges))
-
-
-def quantile(values: Sequence[float], part: float) -> float:
-    """The value that ``part`` of all values do not exceed; 0 if there are none.
-
-    >>> quantile([3.0, 1.0, 2.0, 4.0], 0.5), quantile([], 0.5)
-    (2.0, 0.0)
-    """
-    ordered = sorted(values)
-    return ordered[max(0, ceil(part * len(ordered)) - 1)] if ordered else 0.0

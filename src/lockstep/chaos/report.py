@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from html import escape
-from importlib.metadata import version
 from string import Template
-
-import psutil
 
 from lockstep.chaos.checking import Verdict
 from lockstep.chaos.figures import Cost
@@ -19,7 +14,7 @@ from lockstep.chaos.playing import Outcome, seconds_after
 from lockstep.chaos.running import Doing
 from lockstep.chaos.timeline import SIGNS, Line
 from lockstep.clock import US_PER_S
-from lockstep.machine import find_java
+from lockstep.observe.pages import STYLE, inline_svg, machine_text
 
 _PAGE = Template("""\
 <!doctype html>
@@ -29,27 +24,17 @@ _PAGE = Template("""\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Lockstep chaos: seed $seed</title>
 <style>
-  body { font: 16px/1.55 system-ui, sans-serif; color: #1f2937; background: #fafaf9; margin: 0 }
-  main { max-width: 72rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem }
-  h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .4rem }
-  h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem }
-  p { max-width: 50rem; margin: .6rem 0 }
-  .verdict { display: inline-block; padding: .3rem .8rem; border-radius: .4rem; font-weight: 600; margin: .6rem 0 }
-  .good { background: #d1fae5; color: #065f46 } .bad { background: #fee2e2; color: #991b1b }
-  figure { margin: 1.2rem 0; padding: 1rem; background: #fff; border: 1px solid #e5e7eb; border-radius: .6rem }
-  figure svg { width: 100%; height: auto; display: block }
-  .scroll { overflow-x: auto }
-  table { border-collapse: collapse; background: #fff; font-variant-numeric: tabular-nums; font-size: .9rem }
-  th, td { padding: .35rem .8rem; border-bottom: 1px solid #e5e7eb; text-align: left; vertical-align: top }
+$style  main { max-width: 72rem }
+  p { max-width: 50rem }
+  table { font-size: .9rem }
+  th, td { padding: .35rem .8rem; text-align: left; vertical-align: top }
   td.n, th.n { text-align: right; white-space: nowrap }
   td.faint { color: #6b7280 }
   .dot { display: inline-block; min-width: 1.3rem; padding: 0 .2rem; border-radius: .3rem }
   .dot { color: #fff; text-align: center }
   .ok { color: #065f46; font-weight: 600 } .no { color: #991b1b; font-weight: 600 }
-  pre, code { font-size: .82rem } pre { background: #fff; border: 1px solid #e5e7eb; border-radius: .6rem }
-  pre { padding: 1rem; overflow-x: auto }
+  pre, code { font-size: .82rem }
   details summary { cursor: pointer }
-  footer { color: #6b7280; font-size: .85rem; margin-top: 2.5rem }
 </style>
 </head>
 <body><main>
@@ -94,13 +79,14 @@ def report_html(outcome: Outcome, costs: Mapping[int, Cost], command: str) -> st
     usual, subject = outcome.usual, outcome.wish.subject
     failed = [verdict.name for verdict in outcome.verdicts if not verdict.passed]
     return _PAGE.substitute(
+        style=STYLE,
         seed=outcome.wish.seed,
         title=escape(subject.graph.name),
         intro=escape(_intro(outcome)),
         mood="bad" if failed else "good",
         verdict=escape(f"Failed: {', '.join(failed)}" if failed else "Nothing lost, nothing twice, every check passed"),
         command=escape(command),
-        picture=_inline_svg(draw(outcome, "svg")),
+        picture=inline_svg(draw(outcome, "svg")),
         gap_p50=seconds(usual.gap_p50_s),
         gap_p99=seconds(usual.gap_p99_s),
         latency_p50=seconds(usual.latency_p50_s),
@@ -127,16 +113,6 @@ def seconds(value: float) -> str:
     ('123 ms', '2.3 s')
     """
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
-
-
-def machine_text() -> str:
-    """What it ran on, in one line."""
-    memory_gb = psutil.virtual_memory().total / 2**30
-    return (
-        f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.system()} {platform.machine()}; "
-        f"Lockstep {version('lockstep')}, PySpark {version('pyspark')}, Java {find_java().version}, "
-        f"Python {platform.python_version()}"
-    )
 
 
 def _intro(outcome: Outcome) -> str:
@@ -184,9 +160,3 @@ def _check(one: Verdict) -> str:
 
 def _line(line: Line) -> str:
     return f"{line.at_s:8.1f} s {SIGNS[line.kind]} {line.text}"
-
-
-def _inline_svg(file: bytes) -> str:
-    """Only the element: the XML head of a file has no place inside a page."""
-    text = file.decode("utf-8")
-    return text[text.index("<svg") :]

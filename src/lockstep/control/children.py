@@ -142,3 +142,12 @@ def killed(child: AnyChild) -> Iterator[AnyChild]:
         yield child
     finally:
         child.kill()
+
+
+def pass_by(children: Sequence[Child], seconds: float) -> None:
+    """Let time pass, as long as none of the processes ends."""
+    deadline_s = time.monotonic() + seconds
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        for child in children:
+            child.check()
+        time.sleep(min(left_s, 0.5))

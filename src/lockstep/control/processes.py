@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Literal
@@ -159,19 +161,18 @@ def _groups(pid: int) -> set[int]:
 def kill_tree(pid: int) -> None:
     """Kill a replica's driver and all below it. Python workers have groups of their own, so walk the tree too."""
     family: list[psutil.Process] = []
-    try:
+    with suppress(psutil.NoSuchProcess):
         family = psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        family = []
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        family = list(family)
+    kill_each(family)
+
+
+def kill_each(family: Sequence[psutil.Process]) -> None:
+    """Kill those of them that are still there, and wait until they are gone."""
     for one in family:
-        try:
+        with suppress(psutil.NoSuchProcess):
             one.kill()
-        except psutil.NoSuchProcess:
-            continue
     psutil.wait_procs(family, timeout=5)
 
 

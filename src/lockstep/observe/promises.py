@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
+Moment = TypeVar("Moment", int, float)
 CutLike = Mapping[str, Mapping[str, int]]
 """source -> partition -> first position not read, as in the ledger."""
 
@@ -158,9 +160,9 @@ def progress(published_us: Sequence[int], live_us: Iterable[tuple[int, int]], ga
     return violations
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _joined(spans: Iterable[tuple[Moment, Moment]]) -> list[tuple[Moment, Moment]]:
     """Overlapping or touching spans as one."""
-    joined: list[tuple[int, int]] = []
+    joined: list[tuple[Moment, Moment]] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(joined[-1][1], end))
@@ -169,7 +171,9 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def without(spans: Iterable[tuple[int, int]], excused: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def without(
+    spans: Iterable[tuple[Moment, Moment]], excused: Iterable[tuple[Moment, Moment]]
+) -> list[tuple[Moment, Moment]]:
     """What is left of ``spans`` outside of ``excused``: times in which nobody could have done anything.
 
     >>> without([(0, 10), (20, 30)], [(5, 22)])

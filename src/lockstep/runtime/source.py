@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,7 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
         given = self._options.hidden
         return Hidden(**{**given, "event_times": tuple(given["event_times"])})
 
-    @property
+    @cached_property
     def _is_flat(self) -> bool:
         """Whether Spark copies these records rightly on the way: it forgets nulls inside arrays and structs."""
         return all(map(_is_plain, arrow_schema(parse_schema(self._options.ddl)).types))

@@ -49,7 +49,7 @@ class World:
         both = scenario.silence_s
         self.sources = {
             "clicks": SimSource("clicks", 2, self.timeline, both),
-            "sensors": SimSource("sensors", 1, self.timeline, (*both, *_outside(scenario.quiet_s, both))),
+            "sensors": SimSource("sensors", 1, self.timeline, (*both, *promises.without(scenario.quiet_s, both))),
         }
         self.sinks = {name: SimSink(name) for name in SINKS}
         self.history = History(self.timeline, self.sources, self.settings, whole=whole)
@@ -264,16 +264,3 @@ class World:
             away = [name for name in replica_names(self.scenario.replicas) if name not in running]
             self.history.check([f"progress: {name} did not come back within {limit_s:.0f} s" for name in away])
         return False
-
-
-def _outside(spans: tuple[tuple[float, float], ...], others: tuple[tuple[float, float], ...]) -> Any:
-    """The parts of ``spans`` that no other one covers: a source is quiet only once at a time."""
-    left = list(spans)
-    for start, end in others:
-        left = [
-            piece
-            for begin, stop in left
-            for piece in ((begin, min(stop, start)), (max(begin, end), stop))
-            if piece[0] < piece[1]
-        ]
-    return left

@@ -6,7 +6,6 @@ A count by key with one replica, epochs sealed back to back. Every key is in sta
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,6 +25,7 @@ from lockstep.bench.statistics import Row, median, percentile
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import STORE_FOLDER
 from lockstep.connect.reading import read
+from lockstep.control.children import pass_by
 
 RATE = 2000.0
 STATE_KEYS = (10_000, 100_000, 1_000_000)
@@ -76,9 +76,9 @@ def grow(measure: str, number: int, folder: Path, size: Size) -> Outcome:
         run.wait_running()
         filled_s = run.wait_until(lambda: _published(run) >= point.keys, FILL_TIMEOUT_S, "filling the state")
         with running(_feeder(folder, run, point.keys)) as feeder:
-            _pass((run, feeder), size.warm_up_s)
+            pass_by((run, feeder), size.warm_up_s)
             from_us = wall_us()
-            _pass((run, feeder), size.measured_s)
+            pass_by((run, feeder), size.measured_s)
             until_us = wall_us()
         seen = [one for one in read_sightings(folder / "seen.log") if from_us <= one[1] <= until_us]
         took = [one.epoch_s * 1000 for one in run.store.published(seen[0][0], seen[-1][0])] if seen else []
@@ -112,14 +112,6 @@ def _published(run: JobRun) -> int:
 def _feeder(folder: Path, run: JobRun, keys: int) -> Child:
     words = [str(run.store_folder), str(folder / "sent.log"), str(keys), str(RATE)]
     return Child("the feeder", ["-m", "lockstep.bench.compare.keys", *words], folder / "feeder.log", folder)
-
-
-def _pass(children: Sequence[Child], seconds: float) -> None:
-    deadline_s = time.monotonic() + seconds
-    while (left_s := deadline_s - time.monotonic()) > 0:
-        for child in children:
-            child.check()
-        time.sleep(min(left_s, 0.5))
 
 
 def check(sink: Path, expected: many.Numbers) -> dict[str, Any]:

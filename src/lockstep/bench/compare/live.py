@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from lockstep.bench.children import Child
 from lockstep.bench.compare.eye import read_counts, read_looks, read_sightings
 from lockstep.bench.compare.trees import TreeMeter
@@ -19,7 +17,7 @@ from lockstep.bench.engines.checking import Comparison, compare
 from lockstep.bench.engines.contract import Engine, Options, Row, Sighting, Wait, Workload
 from lockstep.bench.engines.input import make_folders, read_input
 from lockstep.clock import wall_us
-from lockstep.control.processes import kill_tree
+from lockstep.control.processes import kill_each, kill_tree
 
 READY_TIMEOUT_S = 120.0
 FIRST_RESULT_TIMEOUT_S = 120.0
@@ -200,12 +198,7 @@ class LiveRun:
         """The tree as the meter knows it: children that lost their parent are in it."""
         family = self.meter.living()
         self.process.kill()
-        for one in family:
-            try:
-                one.kill()
-            except psutil.NoSuchProcess:
-                continue
-        psutil.wait_procs(family, timeout=5)
+        kill_each(family)
         self.meter.__exit__(None, None, None)
 
     def _python(self, name: str, module: str, *words: str) -> Child:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from lockstep.bench.demo.watching import Sighting
 from lockstep.clock import US_PER_S
+from lockstep.observe.quantiles import quantile
 
 BEFORE_S = 10.0
 """Steady state: what is measured before the first kill."""
@@ -58,16 +58,6 @@ def gap_across_s(sightings: Sequence[Sighting], at_us: int) -> float:
     if not 0 < index < len(sightings):
         return 0.0
     return (sightings[index].seen_us - sightings[index - 1].seen_us) / US_PER_S
-
-
-def quantile(values: Sequence[float], part: float) -> float:
-    """The value that ``part`` of all values do not exceed; 0 if there are none.
-
-    >>> quantile([3.0, 1.0, 2.0, 4.0], 0.5), quantile([3.0, 1.0, 2.0, 4.0], 0.99), quantile([], 0.5)
-    (2.0, 4.0, 0.0)
-    """
-    ordered = sorted(values)
-    return ordered[max(0, ceil(part * len(ordered)) - 1)] if ordered else 0.0
 
 
 def curve(sightings: Sequence[Sighting], zero_us: int) -> list[Point]:

@@ -7,21 +7,19 @@ replica and with two. Then kill -9 until the first epoch that the new incarnatio
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 
-from lockstep.bench.children import Child, journal_feeder, observer, running
+from lockstep.bench.children import journal_feeder, observer, running
 from lockstep.bench.epoch.probe import ASK_FILE
 from lockstep.bench.epoch.starting import is_complete, phases, read_steps, was_spare
 from lockstep.bench.events import JOURNAL, SCHEMA, read_sent, waits_ms
-from lockstep.bench.gaps import Sighting
+from lockstep.bench.gaps import Sighting, periods_ms
 from lockstep.bench.observer import read_sightings
 from lockstep.bench.report import Figures, Report, Verdict
 from lockstep.bench.running import SINK_FOLDER, JobRun, Run
@@ -29,6 +27,7 @@ from lockstep.bench.statistics import Row, median, percentile
 from lockstep.bench.workspace import Say
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.connect.reading import Reader
+from lockstep.control.children import pass_by
 
 RATE = 2000.0
 EPOCH_LIMITS_MS = {1: 80.0, 2: 150.0}
@@ -109,13 +108,13 @@ def _measured(folder: Path, plan: Plan, replicas: int, say: Say) -> Measured:
         warmed = len(read_sightings(seen_log))
         run.wait_until(lambda: len(read_sightings(seen_log)) >= warmed + plan.warm_epochs, WAIT_TIMEOUT_S, "warming up")
         from_us = wall_us()
-        _pass((run, eye, feeder), plan.measured_s)
+        pass_by((run, eye, feeder), plan.measured_s)
         until_us = wall_us()
         seen = read_sightings(seen_log)
         counted = [one for one in seen if from_us <= one[1] <= until_us]
         took = run.store.published(counted[0][0], counted[-1][0])
         parts, spark = _collected(folder / "probe", run, from_us)
-        say(f"  median {median(_periods_ms(counted)):.0f} ms from epoch to epoch ({len(counted)} of them)")
+        say(f"  median {median(periods_ms(counted)):.0f} ms from epoch to epoch ({len(counted)} of them)")
         for row in (*parts, *spark):
             say(f"  {_one_line(row)}")
         restarts = _restarts(run, plan, folder / "probe", say)
@@ -123,25 +122,13 @@ def _measured(folder: Path, plan: Plan, replicas: int, say: Say) -> Measured:
     return Measured(
         replicas=replicas,
         warm_epochs=len(seen) - len(counted),
-        period_ms=_periods_ms(counted),
+        period_ms=periods_ms(counted),
         took_ms=[one.epoch_s * 1000 for one in took],
         waits_ms=waits_ms(read_sent(folder / "sent.log"), visible, from_us).tolist(),
         parts=parts,
         spark=spark,
         restarts=restarts,
     )
-
-
-def _pass(children: Sequence[Child], seconds: float) -> None:
-    deadline_s = time.monotonic() + seconds
-    while (left_s := deadline_s - time.monotonic()) > 0:
-        for child in children:
-            child.check()
-        time.sleep(min(left_s, 0.5))
-
-
-def _periods_ms(seen: Sequence[Sighting]) -> list[float]:
-    return [(later - earlier) / 1000 for (_, earlier), (_, later) in pairwise(seen)]
 
 
 def _visible(folder: Path, seen: Sequence[Sighting]) -> list[tuple[int, int]]:
@@ -204,7 +191,7 @@ def _restarts(run: JobRun, plan: Plan, folder: Path, say: Say) -> list[Row]:
         done.append({"spare": was_spare(steps, kill_us), **phases(steps, kill_us)})
         say(f"  restart {number + 1} of {plan.restarts} to the first computed epoch: {_one_line(done[-1])}")
         if number + 1 < plan.restarts:
-            _pass((run,), plan.settle_s)
+            pass_by((run,), plan.settle_s)
     return done
 
 

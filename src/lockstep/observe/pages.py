@@ -1,0 +1,49 @@
+"""What the reports share: how a page looks, a picture inside it, and the machine it was made on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+
+import psutil
+
+from lockstep.machine import find_java
+
+STYLE = """\
+  body { font: 16px/1.55 system-ui, sans-serif; color: #1f2937; background: #fafaf9; margin: 0 }
+  main { margin: 0 auto; padding: 2.5rem 1.25rem 4rem }
+  h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .4rem }
+  h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem }
+  p { margin: .6rem 0 }
+  .verdict { display: inline-block; padding: .3rem .8rem; border-radius: .4rem; font-weight: 600; margin: .6rem 0 }
+  .good { background: #d1fae5; color: #065f46 } .bad { background: #fee2e2; color: #991b1b }
+  figure { margin: 1.2rem 0; padding: 1rem; background: #fff; border: 1px solid #e5e7eb; border-radius: .6rem }
+  figure svg { width: 100%; height: auto; display: block }
+  .scroll { overflow-x: auto }
+  table { border-collapse: collapse; background: #fff; font-variant-numeric: tabular-nums }
+  th, td { border-bottom: 1px solid #e5e7eb }
+  pre { background: #fff; border: 1px solid #e5e7eb; border-radius: .6rem; padding: 1rem; overflow-x: auto }
+  footer { color: #6b7280; font-size: .85rem; margin-top: 2.5rem }
+"""
+"""For the head of a page; a report adds what is its own after it."""
+
+
+def machine_text() -> str:
+    """What it ran on, in one line."""
+    memory_gb = psutil.virtual_memory().total / 2**30
+    return (
+        f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {platform.system()} {platform.machine()}; "
+        f"Lockstep {version('lockstep')}, PySpark {version('pyspark')}, Java {find_java().version}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+def inline_svg(file: bytes) -> str:
+    """Only the element: the XML head of a file has no place inside a page.
+
+    >>> inline_svg(b'<?xml version="1.0"?><svg width="1"/>')
+    '<svg width="1"/>'
+    """
+    text = file.decode("utf-8")
+    return text[text.index("<svg") :]
