@@ -8,14 +8,12 @@ way, or when the process that started it is gone.
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.bench.events import JOURNAL, SCHEMA, Sent, batch, json_lines
+from lockstep.bench.stopping import Stop
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.plan.schema import parse_schema
 from lockstep.store.journal import open_journal
@@ -29,23 +27,22 @@ def feed(
     send: Callable[[Sent], None],
     note: Callable[[Sent], None],
     rate: float,
-    stop: threading.Event,
+    stop: Stop,
     clock: Clock = wall_us,
 ) -> None:
     """Send what is due, again and again, until told to stop."""
     begun_us, sent = clock(), 0
-    parent = os.getppid()
-    while not stop.wait(TICK_S) and os.getppid() == parent:
+    while not stop.wait(TICK_S):
         now_us = clock()
         due = int((now_us - begun_us) / US_PER_S * rate)
-        while sent < due and not stop.is_set():
+        while sent < due and not stop.asked:
             one = Sent(sent, min(due - sent, EVENTS_PER_SEND_MAX), clock())
             send(one)
             note(one)
             sent += one.count
 
 
-def _to_journal(store: Path, note: Callable[[Sent], None], rate: float, stop: threading.Event) -> None:
+def _to_journal(store: Path, note: Callable[[Sent], None], rate: float, stop: Stop) -> None:
     journal = open_journal(store, JOURNAL, parse_schema(SCHEMA))
     try:
         feed(lambda one: _append(journal.append, one), note, rate, stop)
@@ -57,13 +54,12 @@ def _append(append: Callable[..., object], one: Sent) -> None:
     append(batch(one), 0)
 
 
-def _to_socket(note: Callable[[Sent], None], rate: float, stop: threading.Event) -> None:
+def _to_socket(note: Callable[[Sent], None], rate: float, stop: Stop) -> None:
     """Serve one reader, as Spark's socket source wants it; the port is the first line on standard output."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         print(server.getsockname()[1], flush=True)
         server.settimeout(0.5)
-        parent = os.getppid()
-        while not stop.is_set() and os.getppid() == parent:
+        while not stop.wait(0):
             try:
                 reader, _ = server.accept()
             except TimeoutError:
@@ -73,11 +69,11 @@ def _to_socket(note: Callable[[Sent], None], rate: float, stop: threading.Event)
             return
 
 
-def _serve(reader: socket.socket, note: Callable[[Sent], None], rate: float, stop: threading.Event) -> None:
+def _serve(reader: socket.socket, note: Callable[[Sent], None], rate: float, stop: Stop) -> None:
     try:
         feed(lambda one: reader.sendall(json_lines(one)), note, rate, stop)
     except (BrokenPipeError, ConnectionResetError):
-        stop.set()
+        stop.ask()
 
 
 def main() -> None:
@@ -89,8 +85,7 @@ def main() -> None:
     where.add_argument("--journal", type=Path)
     where.add_argument("--socket", action="store_true")
     options = parser.parse_args()
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Stop().on_signals()
     with options.log.open("a", encoding="utf-8", buffering=1) as log:
 
         def note(one: Sent) -> None:

@@ -7,26 +7,22 @@ there when its file is, which is what any reader of the sink goes by (a manifest
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.bench.gaps import Sighting
+from lockstep.bench.stopping import Stop
 from lockstep.clock import Clock, wall_us
 
 POLL_S = 0.004
 
 
-def observe(
-    folder: Path, suffix: str, note: Callable[[Sighting], None], stop: threading.Event, clock: Clock = wall_us
-) -> None:
+def observe(folder: Path, suffix: str, note: Callable[[Sighting], None], stop: Stop, clock: Clock = wall_us) -> None:
     """Note every epoch's file as it appears, in order, until told to stop."""
     epoch = 0
-    parent = os.getppid()
     path = epoch_file(folder, epoch, suffix)
-    while os.getppid() == parent:
+    while True:
         # As text and not as Path: this runs 250 times a second beside what is measured.
         while os.path.exists(path):  # noqa: PTH110
             note((epoch, clock()))
@@ -58,8 +54,7 @@ def read_sightings(log: Path) -> list[Sighting]:
 def main() -> None:
     """The process of an observer."""
     folder, suffix, log_path = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Stop().on_signals()
     with log_path.open("a", encoding="utf-8", buffering=1) as log:
         observe(folder, suffix, lambda seen: _write(log.write, seen), stop)
 

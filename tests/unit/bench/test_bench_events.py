@@ -15,6 +15,7 @@ from lockstep.bench.feeder import feed
 from lockstep.bench.gaps import Sighting
 from lockstep.bench.observer import epoch_file, observe, read_sightings
 from lockstep.bench.sales import CLOSING_KEY, Sales, differing, expected, in_order, lines, write_sales
+from lockstep.bench.stopping import Stop
 from lockstep.bench.throughput import Step, rate
 
 
@@ -51,14 +52,14 @@ class _Time:
 
     def __init__(self, step_us: int, looks: int) -> None:
         self.now_us = 0
-        self.stop = threading.Event()
+        self.stop = Stop()
         self._step_us, self._looks = step_us, looks
 
     def __call__(self) -> int:
         self.now_us += self._step_us
         self._looks -= 1
         if self._looks <= 0:
-            self.stop.set()
+            self.stop.ask()
         return self.now_us
 
 
@@ -86,14 +87,14 @@ def test_a_feeders_log_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_an_observer_notes_epochs_in_order_and_none_beyond_a_gap(tmp_path: Path) -> None:
     seen: list[Sighting] = []
-    stop = threading.Event()
+    stop = Stop()
     thread = threading.Thread(target=observe, args=(tmp_path, ".json", seen.append, stop))
     thread.start()
     for epoch in (0, 1, 3):
         Path(epoch_file(tmp_path, epoch, ".json")).touch()
     while len(seen) < 2:
         stop.wait(0.001)
-    stop.set()
+    stop.ask()
     thread.join()
     assert [epoch for epoch, _ in seen] == [0, 1]
 

@@ -19,7 +19,7 @@ from lockstep.bench.engines.feeder import feed
 from lockstep.bench.engines.input import make_folders, read_input, write_all
 from lockstep.bench.engines.keep import keep
 from lockstep.bench.engines.readers import GrowingFiles, WholeFiles
-from lockstep.bench.engines.stopping import Stop
+from lockstep.bench.stopping import Stop
 from lockstep.errors import RunError
 
 

@@ -16,6 +16,7 @@ from lockstep.bench.demo.feeder import feed
 from lockstep.bench.demo.feeding import JOURNAL, Feeder
 from lockstep.bench.demo.running import JOB, JOB_FILE, SINK
 from lockstep.bench.demo.watching import Watcher
+from lockstep.bench.stopping import Stop
 from lockstep.connect.protocols import Output, Place, Publication
 from lockstep.connect.specs import files
 from lockstep.connect.working import sink_side
@@ -39,8 +40,8 @@ def test_the_job_reads_what_the_feeder_sends_and_writes_where_the_reader_looks()
 
 def test_the_feeder_sends_exactly_the_events_of_its_seed_and_a_closing_one(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, JOURNAL, parse_schema(SCHEMA))
-    stop = threading.Event()
-    threading.Timer(0.3, stop.set).start()
+    stop = Stop()
+    threading.Timer(0.3, stop.ask).start()
     fed = feed(journal, 5, stop)
     stored = _stored(journal)
     journal.close()

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +16,7 @@ from pathlib import Path
 from lockstep.bench.engines.catalogue import engine as engine_named
 from lockstep.bench.engines.catalogue import workload as workload_named
 from lockstep.bench.engines.contract import Engine, Reader, Row, Sighting
+from lockstep.bench.stopping import Stop
 from lockstep.clock import Clock, wall_us
 
 POLL_S = 0.004
@@ -80,20 +78,15 @@ def main() -> None:
     parser.add_argument("--light", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Stop().on_signals()
     reader = found_engine(options.engine).reader(workload_named(options.workload, quick=options.quick), options.folder)
-    parent = os.getppid()
     with options.log.open("a", encoding="utf-8", buffering=1) as log:
 
         def note(seen_us: int, rows: list[Row]) -> None:
             said = str(len(rows)) if options.light else json.dumps(rows, separators=(",", ":"))
             log.write(f"{seen_us} {said}\n")
 
-        def stopped(seconds: float) -> bool:
-            return stop.wait(seconds) or os.getppid() != parent
-
-        watch(reader, note, stopped, POLL_LIGHT_S if options.light else POLL_S, wall_us)
+        watch(reader, note, stop.wait, POLL_LIGHT_S if options.light else POLL_S, wall_us)
 
 
 if __name__ == "__main__":

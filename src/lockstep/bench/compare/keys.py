@@ -6,9 +6,7 @@ which are in the journal before the job starts.
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pyarrow as pa
 
 from lockstep.bench.events import Sent
 from lockstep.bench.feeder import feed
+from lockstep.bench.stopping import Stop
 from lockstep.plan.schema import parse_schema
 from lockstep.store.arrow import arrow_schema
 from lockstep.store.journal import open_journal
@@ -71,8 +70,7 @@ def expected_counts(sent: Sequence[Sent], keys: int) -> Numbers:
 def main() -> None:
     """The process of the feeder."""
     store, log_path, keys, rate = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Stop().on_signals()
     journal = open_journal(store, JOURNAL, parse_schema(SCHEMA))
     with log_path.open("a", encoding="utf-8", buffering=1) as log:
 

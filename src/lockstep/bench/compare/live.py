@@ -14,7 +14,7 @@ from lockstep.bench.children import Child
 from lockstep.bench.compare.eye import read_counts, read_looks, read_sightings
 from lockstep.bench.compare.trees import TreeMeter
 from lockstep.bench.engines.checking import Comparison, compare
-from lockstep.bench.engines.contract import Engine, Options, Row, Sighting, Wait, Workload
+from lockstep.bench.engines.contract import Engine, Options, Records, Row, Sighting, Wait, Workload
 from lockstep.bench.engines.input import make_folders, read_input
 from lockstep.clock import wall_us
 from lockstep.control.processes import kill_each, kill_tree
@@ -28,14 +28,20 @@ COMPARE_INTERVAL_S = 2.0
 
 @dataclass(frozen=True)
 class Verified:
-    """What was seen in all, and how it compares with the reference."""
+    """What was fed and seen in all, and how it compares with the reference."""
 
+    records: Records
     sightings: Sequence[Sighting]
     waits: Sequence[Wait]
     after_end: Comparison
     """The output as a consumer finds it after the end."""
     live: Comparison
     """The rows as a live reader saw them come: a row that was taken back or written again counts here."""
+
+    def sent_between(self, from_us: int, until_us: int) -> int:
+        """How many records were sent within a time: under load a feeder may fall behind its rate."""
+        every = (record for records in self.records.values() for record in records)
+        return sum(from_us <= record["sent_us"] < until_us for record in every)
 
 
 class LiveRun:
@@ -166,6 +172,7 @@ class LiveRun:
         records = read_input(self.workload, self.folder)
         sightings = read_sightings(self.seen_log)
         return Verified(
+            records=records,
             sightings=sightings,
             waits=self.workload.visible(records).waits_ms(sightings),
             after_end=after_end,

@@ -74,10 +74,9 @@ def latency(task: Task) -> Outcome:
         after_end = run.settle(size.drain_timeout_s, size.settle_s)
         costs = run.meter.costs
         found = run.verified(after_end)
-    records = sum(one.rate_per_s for one in task.workload.inputs) * measured_s
     figures = {
         **latency_figures(found.waits, from_us, until_us),
-        **_cost_figures(costs, from_us, until_us, records),
+        **_cost_figures(costs, from_us, until_us, found.sent_between(from_us, until_us)),
         "ready_s": ready_s,
     }
     sources = by_source(found.waits)
@@ -200,7 +199,7 @@ def _since_s(from_us: int, until_us: int) -> float:
     return (until_us - from_us) / US_PER_S
 
 
-def _cost_figures(costs: Sequence[Any], from_us: int, until_us: int, records: float) -> Row:
+def _cost_figures(costs: Sequence[Any], from_us: int, until_us: int, records: int) -> Row:
     cpu_s, memory = between(costs, from_us / US_PER_S, until_us / US_PER_S)
     seconds = (until_us - from_us) / US_PER_S
     return {

@@ -94,7 +94,8 @@ def _workloads_of(measure: str, selection: Selection, every: Mapping[str, Worklo
         case "latency":
             return [name for name in live if name in CORE] if selection.quick else live
         case "throughput":
-            return [BULK_WORKLOAD] if selection.quick else [BULK_WORKLOAD, *(name for name in live if name in CORE)]
+            at_once = [name for name in every if name not in live]
+            return [BULK_WORKLOAD] if selection.quick else [*at_once, *(name for name in live if name in CORE)]
         case _:
             return [KILLED_WORKLOAD]
 

@@ -7,7 +7,6 @@ is killed), sends the event that closes all windows, and says on standard output
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from dataclasses import asdict
@@ -15,13 +14,14 @@ from pathlib import Path
 
 from lockstep.bench.demo.events import BLOCK_EVENTS, SCHEMA, Event, block, closing_event, due_us
 from lockstep.bench.demo.feeding import JOURNAL, Fed
+from lockstep.bench.stopping import Stop
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.plan.schema import parse_schema
 from lockstep.store.arrow import batch_from_pylist
 from lockstep.store.journal import SqliteJournal, open_journal
 
 
-def feed(journal: SqliteJournal, seed: int, stop: threading.Event) -> Fed:
+def feed(journal: SqliteJournal, seed: int, stop: Stop) -> Fed:
     """Append block after block, each when it is due, until told to stop; then the closing event."""
     start_us = wall_us()
     behind_us = number = 0
@@ -44,12 +44,11 @@ def _append(journal: SqliteJournal, sent: list[Event]) -> None:
 def main() -> None:
     """The process."""
     store, seed = Path(sys.argv[1]), int(sys.argv[2])
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Stop().on_signals()
 
     def listen() -> None:
         sys.stdin.read()
-        stop.set()
+        stop.ask()
 
     threading.Thread(target=listen, name="demo-pipe", daemon=True).start()
     journal = open_journal(store, JOURNAL, parse_schema(SCHEMA))

@@ -14,7 +14,7 @@ from pathlib import Path
 from lockstep.bench.engines.catalogue import workload as workload_named
 from lockstep.bench.engines.contract import Input, Workload
 from lockstep.bench.engines.input import Writer, make_folders
-from lockstep.bench.engines.stopping import Stop
+from lockstep.bench.stopping import Stop
 from lockstep.clock import US_PER_S, Clock, wall_us
 
 TICK_S = 0.05

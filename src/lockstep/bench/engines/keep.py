@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from lockstep.bench.engines.stopping import Stop
+from lockstep.bench.stopping import Stop
 from lockstep.control.processes import kill_tree
 
 QUICK_S = 10.0

@@ -19,7 +19,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from lockstep.bench.engines.stopping import Stop
+from lockstep.bench.stopping import Stop
 from lockstep.control.processes import kill_tree
 
 WORK = Path("work")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lockstep.bench.engines.catalogue import workload as workload_named
 from lockstep.bench.engines.contract import Input
 from lockstep.bench.engines.input import INPUT
-from lockstep.bench.engines.stopping import Stop
+from lockstep.bench.stopping import Stop
 from lockstep.config import STORE_FOLDER
 from lockstep.connect.formats import json_lines_table
 from lockstep.control.processes import kill_tree

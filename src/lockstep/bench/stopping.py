@@ -39,5 +39,9 @@ class Stop:
         self.asked = self.asked or os.getppid() != self._parent
         return self.asked
 
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+    def ask(self) -> None:
+        """Ask to stop; from a signal's handler or another thread as well."""
         self.asked = True
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self.ask()
