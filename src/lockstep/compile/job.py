@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lockstep.compile.determinism import check_plan
@@ -66,6 +67,11 @@ class Compiled:
     event_times: tuple[str, ...]
     journals: tuple[Source, ...]
     """The journals inside the job that it reads: those of earlier stages, and of its loops."""
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The union's columns as Arrow has them."""
+        return to_arrow_schema(self.frame.schema, timezone="UTC")
 
     @property
     def output_mode(self) -> str:

@@ -51,6 +51,10 @@ SPEED: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    # Else Spark reads the byte code of each operator's function in every epoch, to see that it never returns early.
+    "spark.sql.execution.usePartitionEvaluator": "true",
+    # An aggregation's first hash table (a second follows): with room for 65,536 keys, laying it out takes too long.
+    "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "12",
     "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",

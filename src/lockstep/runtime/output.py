@@ -22,6 +22,7 @@ from lockstep.compile.job import SINK, Compiled, SinkPart, rows_column
 from lockstep.connect.protocols import Output, Place, StagedFile, Stager
 from lockstep.connect.working import sink_side
 from lockstep.errors import carried_by_spark
+from lockstep.runtime.batches import collected
 from lockstep.store.protocols import Holder
 
 _STAGED_SCHEMA = "sink int, path string, rows bigint, bytes bigint, hash_1 bigint, hash_2 bigint"
@@ -49,7 +50,7 @@ class SinkOutput:
 
 def through_driver(frame: DataFrame, compiled: Compiled) -> list[SinkOutput]:
     """Run the epoch and bring its rows here."""
-    table = frame.toArrow()
+    table = collected(frame, compiled.arrow_schema)
     return [_share(table, part, alone=len(compiled.sinks) == 1) for part in compiled.sinks]
 
 

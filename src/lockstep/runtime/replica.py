@@ -37,6 +37,7 @@ from lockstep.connect.working import sink_side, source_side
 from lockstep.errors import ExpressionError, LockstepError, RunError, StoreError, from_wire
 from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Source
+from lockstep.runtime.batches import for_each_batch
 from lockstep.runtime.beginning import prepare
 from lockstep.runtime.checkpoint import standing
 from lockstep.runtime.dead_letters import DeadLetterWriter
@@ -224,7 +225,7 @@ class Replica:
             runner(frame, batch)
 
         query: StreamingQuery = (
-            stage.frame.writeStream.foreachBatch(epoch)
+            for_each_batch(stage.frame, epoch)
             .outputMode(stage.output_mode)
             .option("checkpointLocation", str(checkpoint))
             .start()

@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lockstep.compile.job import Compiled
+from lockstep.runtime.batches import for_each_batch
 from lockstep.runtime.output import through_driver
 
 EPOCHS = 8
@@ -38,7 +39,7 @@ def warm_up(compiled: Compiled, folder: Path, should_stop: Callable[[], bool]) -
         done.append(batch)
 
     query = (
-        compiled.frame.writeStream.foreachBatch(rehearse)
+        for_each_batch(compiled.frame, rehearse)
         .outputMode(compiled.output_mode)
         .option("checkpointLocation", str(folder))
         .start()
