@@ -15,7 +15,7 @@ from lockstep.bench.engines import environments
 from lockstep.bench.engines.adapters.programs import program
 from lockstep.bench.engines.catalogue import ENGINES, engine, workload, workloads
 from lockstep.bench.engines.contract import Options
-from lockstep.bench.engines.feeder import feed
+from lockstep.bench.engines.feeder import LOADING_S, RAMP_S, feed
 from lockstep.bench.engines.input import make_folders, read_input, write_all
 from lockstep.bench.engines.keep import keep
 from lockstep.bench.engines.readers import GrowingFiles, WholeFiles
@@ -40,7 +40,7 @@ class Ticks:
 def test_the_feeder_writes_what_is_due_in_whole_files_and_closes_at_the_end(tmp_path: Path) -> None:
     one, ticks = workload("tumbling_window"), Ticks()
     make_folders(one, tmp_path)
-    sent = feed(one, tmp_path, 1.0, 0.1, ticks.wait, ticks.clock)
+    sent = feed(one, tmp_path, RAMP_S + 0.6, 0.1, ticks.wait, ticks.clock)
     assert 170 <= sent["events"] <= 200
     files = sorted((tmp_path / "input/events").iterdir())
     assert [path.name for path in files] == [f"{number:08d}.jsonl" for number in range(len(files))]
@@ -53,9 +53,9 @@ def test_the_feeder_writes_what_is_due_in_whole_files_and_closes_at_the_end(tmp_
 
 def test_a_quiet_source_is_fed_nothing_while_it_is_quiet(tmp_path: Path) -> None:
     one, ticks = workload("quiet_input", quick=True), Ticks()
-    begun_us = ticks.now_us
+    begun_us = ticks.now_us + round((LOADING_S + 0.9 * RAMP_S) * 1e6)
     make_folders(one, tmp_path)
-    feed(one, tmp_path, 30.0, 0.02, ticks.wait, ticks.clock)
+    feed(one, tmp_path, 34.0, 0.02, ticks.wait, ticks.clock)
     for source, silence in (("steady", False), ("moody", True)):
         after_s = [(row["sent_us"] - begun_us) / 1e6 for row in read_input(one, tmp_path)[source][:-250]]
         assert any(11 < at < 24 for at in after_s) != silence

@@ -37,7 +37,7 @@ class Size:
 
 QUICK = Size(
     rounds=1,
-    warm_up_s=5.0,
+    warm_up_s=12.0,
     measured_s=10.0,
     before_s=8.0,
     after_s=20.0,
@@ -48,8 +48,8 @@ QUICK = Size(
 )
 FULL = Size(
     rounds=1,
-    warm_up_s=12.0,
-    measured_s=20.0,
+    warm_up_s=18.0,
+    measured_s=15.0,
     before_s=12.0,
     after_s=35.0,
     kills=2,

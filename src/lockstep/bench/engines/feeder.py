@@ -8,6 +8,7 @@ ends when the process that started it is gone.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,12 @@ from lockstep.clock import US_PER_S, Clock, wall_us
 TICK_S = 0.05
 RECORDS_PER_FILE_MAX = 20_000
 """After a stall the backlog goes out in files of bounded size."""
+LOADING_S = 4.0
+"""After the first record nothing is sent for so long: meanwhile an engine loads its code, and no backlog grows."""
+RAMP_S, RAMP_PART = 4.0, 0.1
+"""Then so long at a part of the rate: meanwhile it compiles it."""
+CLOSING_PAUSE_S = 1.0
+"""The closing records come so long after the last: an engine that takes files in any order has read those by then."""
 
 
 def due(one: Input, elapsed_s: float, rate_scale: float = 1.0) -> int:
@@ -32,6 +39,15 @@ def due(one: Input, elapsed_s: float, rate_scale: float = 1.0) -> int:
         from_s, to_s = one.quiet_s
         elapsed_s -= min(max(elapsed_s - from_s, 0), to_s - from_s)
     return int(elapsed_s * one.rate_per_s * rate_scale)
+
+
+def ramped(elapsed_s: float) -> float:
+    """The seconds at the full rate that so many seconds are worth.
+
+    >>> [round(ramped(elapsed_s), 3) for elapsed_s in (0, 2, 4, 5)]
+    [0.0, 0.2, 0.4, 1.4]
+    """
+    return min(elapsed_s, RAMP_S) * RAMP_PART + max(0.0, elapsed_s - RAMP_S)
 
 
 class Feed:
@@ -67,10 +83,15 @@ def feed(
 ) -> dict[str, int]:
     """Send what falls due until the time is over or ``wait`` says stop; how many records of each source were sent."""
     feeds = {one.source: Feed(workload, folder, one) for one in workload.inputs}
+    for each in feeds.values():
+        each.send(1, clock)
+    stopped = wait(LOADING_S)
     begun_us = clock()
-    while (elapsed_s := (clock() - begun_us) / US_PER_S) < seconds and not wait(TICK_S):
+    while not stopped and (elapsed_s := (clock() - begun_us) / US_PER_S) < seconds:
+        stopped = wait(TICK_S)
         for one in workload.inputs:
-            feeds[one.source].send(due(one, elapsed_s, rate_scale), clock)
+            feeds[one.source].send(due(one, ramped(elapsed_s), rate_scale), clock)
+    time.sleep(CLOSING_PAUSE_S)
     for each in feeds.values():
         each.close(clock)
     return {source: each.sent for source, each in feeds.items()}

@@ -86,7 +86,7 @@ job = ls.Job("{JOB}")
 
 def run_epoch(folder: Path, say: Say, *, quick: bool) -> Report:
     """One replica, then two."""
-    plan = Plan(60, 15.0, 1, 10.0) if quick else Plan(300, 40.0, 3, 30.0)
+    plan = Plan(200, 20.0, 1, 10.0) if quick else Plan(300, 40.0, 3, 30.0)
     found = []
     for replicas in EPOCH_LIMITS_MS:
         place = folder / f"replicas-{replicas}"

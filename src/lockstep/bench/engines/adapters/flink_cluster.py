@@ -29,6 +29,7 @@ READY_FILE = WORK / "ready"
 CHECKPOINTS = WORK / "checkpoints"
 START_TIMEOUT_S = 90.0
 _POLL_S = 0.025
+_SHOW_INTERVAL_S = 0.3
 _REST_TIMEOUT_S = 2.0
 
 
@@ -168,25 +169,33 @@ class Cluster:
 
 
 class InOrder:
-    """Shows the job the files of the input one by one, in the order of their names.
+    """Shows the job all files that are there at once as one, in the order of their names.
 
-    Flink's file source takes what it finds in one look in any order. Of many files that are there at once it would
-    read the last before the first, and drop most records as late.
+    Flink's file source takes the files that wait for it in any order. Of many it would read the last before the first,
+    and drop most records as late; within a file it keeps the order.
     """
 
     def __init__(self) -> None:
         self._last: dict[str, str] = {}
+        self._next_s = 0.0
         for folder in Path("input").iterdir():
             (WORK / folder).mkdir(parents=True, exist_ok=True)
 
     def show(self) -> None:
-        """One file more of each source, if there is one."""
+        """One file more of each source, if there is anything new."""
+        if time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + _SHOW_INTERVAL_S
         for folder in Path("input").iterdir():
             last = self._last.get(folder.name, "")
-            name = min((name for name in os.listdir(folder) if name > last), default=None)  # noqa: PTH208
-            if name is not None:
-                os.link(folder / name, WORK / folder / name)
-                self._last[folder.name] = name
+            names = sorted(path.name for path in folder.iterdir() if path.name > last)
+            if names:
+                staged = WORK / f"{folder.name}.staged"
+                with staged.open("wb") as joined:
+                    for name in names:
+                        joined.write((folder / name).read_bytes())
+                staged.replace(WORK / folder / names[-1])
+                self._last[folder.name] = names[-1]
 
 
 def rest(port: int, path: str) -> dict[str, Any]:
