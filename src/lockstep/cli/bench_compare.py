@@ -88,7 +88,7 @@ def _compared(selection: Selection, project: Path | None, *, keep: bool) -> dict
 
 def _tell(document: dict[str, Any], project: Path, *, as_json: bool, save: bool) -> None:
     from lockstep.bench.compare import results
-    from lockstep.bench.compare.page import write_page
+    from lockstep.bench.compare.docs import write_comparison
     from lockstep.bench.compare.tables import tables
     from lockstep.bench.report import show_table
 
@@ -98,7 +98,7 @@ def _tell(document: dict[str, Any], project: Path, *, as_json: bool, save: bool)
         for table in tables(document):
             show_table(table, out)
     if save:
-        to_stderr(f"saved {results.path_of(document, project)} and {write_page(document, project)}")
+        to_stderr(f"saved {results.path_of(document, project)} and {write_comparison(project)}")
 
 
 def list_all(
@@ -156,16 +156,12 @@ def docs(context: typer.Context) -> None:
 
       lockstep bench docs
     """
-    from lockstep.bench.compare.docs import best, write_docs
-    from lockstep.bench.compare.page import write_page
-    from lockstep.bench.compare.results import stored
-    from lockstep.bench.report import RESULTS_FOLDER
+    from lockstep.bench.compare.docs import write_comparison, write_docs
 
     project = project_of(context).folder
     to_stderr(f"wrote {write_docs(project)}")
-    found = best(stored(project / RESULTS_FOLDER))
-    if found:
-        to_stderr(f"wrote {write_page(found[0][0], project)}")
+    if (page := write_comparison(project)) is not None:
+        to_stderr(f"wrote {page}")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -24,7 +24,8 @@ from lockstep.runtime.spec import ReplicaSpec
 
 GENTLE_NICENESS = 5
 """A third of a full share. 10 would be a tenth: on a machine without idle time a boot would outlast its timeout."""
-SPARE_NICENESS = 10
+SPARE_NICENESS = 19
+"""Nobody waits for a spare: it boots in what time the others leave."""
 LOG_BYTES_MAX = 20_000_000
 """A replica's log is begun anew (the old one kept once) when it is longer than this at a start."""
 

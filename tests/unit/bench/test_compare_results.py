@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.bench.compare.docs import AFTER, BEFORE, best, docs
-from lockstep.bench.compare.page import page
+from lockstep.bench.compare.docs import AFTER, BEFORE, docs, merged
+from lockstep.bench.compare.page import page, summary
 from lockstep.bench.compare.results import path_of, save, stored
 from lockstep.bench.compare.runner import Selection, agenda
 from lockstep.bench.compare.tables import rows_of, tables
@@ -108,8 +108,10 @@ def test_of_each_measure_the_newest_run_is_shown_and_a_quick_one_only_if_there_i
     quick = {**document, "file": "b.json", "quick": True, "at": "2026-01-03T00:00:00Z"}
     restarts = [_cell("restart", "spark", figures={"fresh_result_s": 15.0}, check=RIGHT, curve=[])]
     later = {**quick, "file": "c.json", "cells": [*quick["cells"], *restarts]}
-    shown = {one["file"]: measures for one, measures in best([full, quick, later])}
-    assert shown == {"a.json": {"latency", "failover"}, "c.json": {"restart"}}
+    shown = merged([full, quick, later])
+    assert shown is not None and shown["runs"] == [summary(full), summary(later)]
+    assert shown["cells"] == [*full["cells"], *restarts]
+    assert merged([]) is None
 
 
 def test_before_and_after_stand_under_one_another() -> None:

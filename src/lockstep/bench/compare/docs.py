@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.bench.compare.page import summary
+from lockstep.bench.compare.page import summary, write_page
+from lockstep.bench.compare.plan import GROWTH
 from lockstep.bench.compare.plots import Plot, plots
 from lockstep.bench.compare.results import Document, stored
 from lockstep.bench.compare.tables import tables
@@ -31,6 +32,8 @@ _METHOD = """\
 - One folder per measurement. A feeder process writes JSON-lines files into `input/`, each moved into place whole, every
   50 ms, at the workload's rates; or all of them at once, for throughput. All engines read the same directory with their
   own file connector, and write their results to `output/`. The engines take turns on the same machine.
+- Before that comes one record, four seconds of silence and four at a tenth of the rate, so that an engine loads and
+  compiles its code without a backlog; and then some seconds more at the full rate before anything is measured.
 - An observer process reads the results as they appear. The *wait* of a record is from the moment the feeder wrote it to
   the moment the observer had its result; for a window, from the record that made it final.
 - Every run is verified: an independent computation over the input files says what had to come out. `right` means that
@@ -56,15 +59,16 @@ def write_docs(project: Path) -> Path:
     (path.parent / IMAGES).mkdir(parents=True, exist_ok=True)
     documents = stored(project / RESULTS_FOLDER)
     path.write_text(docs(documents), encoding="utf-8")
-    for document, measures in best(documents):
-        for name, plot in _pictures(_only(document, measures)):
+    if (comparison := merged(documents)) is not None:
+        for name, plot in _pictures(comparison):
             (path.parent / name).write_text(plot.svg + "\n", encoding="utf-8")
     return path
 
 
-def _only(document: Document, measures: set[str]) -> Document:
-    """A comparison with the cells of some measures."""
-    return {**document, "cells": [one for one in document["cells"] if one["measure"] in measures]}
+def write_comparison(project: Path) -> Path | None:
+    """Write the HTML page from what is stored in the project; None if nothing is."""
+    comparison = merged(stored(project / RESULTS_FOLDER))
+    return None if comparison is None else write_page(comparison, project)
 
 
 def _pictures(document: Document) -> list[tuple[str, Plot]]:
@@ -76,33 +80,41 @@ def _pictures(document: Document) -> list[tuple[str, Plot]]:
 
 
 def _comparison(documents: Sequence[Document]) -> list[str]:
-    found = best(documents)
-    if not found:
+    document = merged(documents)
+    if document is None:
         return ["## Compared with others", "", "Nothing is stored yet: `lockstep bench compare --save`.", ""]
-    lines = ["## Compared with others", ""]
-    for number, (document, measures) in enumerate(found):
-        lines += [summary(document), ""]
-        if number == 0:
-            lines += [*_engines(document), *_workloads(document)]
-        part = _only(document, measures)
-        lines += [line for name, plot in _pictures(part) for line in (f"![{plot.title}]({name})", "")]
-        for table in tables(part):
-            lines += [f"### {table.title[0].upper()}{table.title[1:]}", "", *markdown(table), ""]
+    lines = ["## Compared with others", "", *(f"- {run}" for run in document["runs"]), ""]
+    lines += [*_engines(document), *_workloads(document)]
+    lines += [line for name, plot in _pictures(document) for line in (f"![{plot.title}]({name})", "")]
+    for table in tables(document):
+        lines += [f"### {table.title[0].upper()}{table.title[1:]}", "", *markdown(table), ""]
     return [*lines, _METHOD, ""]
 
 
-def best(documents: Sequence[Document]) -> list[tuple[Document, set[str]]]:
-    """The comparisons to show, and which measures of each: of every measure the newest that was not a quick one.
+def merged(documents: Sequence[Document]) -> Document | None:
+    """One comparison out of those that are stored: of each table the newest run that was not a quick one.
 
-    All engines of a table come from one run: engines measured on different days are not compared.
+    All engines of a table come from one run: engines that were measured apart are not compared.
     """
-    chosen: dict[str, Document] = {}
+    chosen: dict[tuple[str, str], Document] = {}
     compared = [one for one in documents if one["bench"] == "compare"]
     for document in sorted(compared, key=lambda one: (not one["quick"], one["at"])):
-        for measure in {one["measure"] for one in document["cells"] if "figures" in one}:
-            chosen[measure] = document
-    used = sorted({one["file"]: one for one in chosen.values()}.values(), key=lambda one: str(one["at"]), reverse=True)
-    return [(one, {measure for measure, of in chosen.items() if of is one}) for one in used]
+        chosen |= {_table_of(cell): document for cell in document["cells"] if "figures" in cell}
+    if not chosen:
+        return None
+    used = [one for one in compared if any(one is document for document in chosen.values())]
+    return {
+        **used[-1],
+        "engines": {name: facts for one in used for name, facts in one["engines"].items()},
+        "workloads": {name: facts for one in used for name, facts in one["workloads"].items()},
+        "cells": [cell for one in used for cell in one["cells"] if chosen.get(_table_of(cell)) is one],
+        "runs": [summary(one) for one in used],
+    }
+
+
+def _table_of(cell: Mapping[str, Any]) -> tuple[str, str]:
+    """Which table a cell is in: growth has one for all sizes."""
+    return cell["measure"], "" if cell["measure"] in GROWTH else cell["workload"]
 
 
 def _engines(document: Document) -> list[str]:

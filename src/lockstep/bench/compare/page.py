@@ -30,7 +30,7 @@ def page(document: Document) -> str:
         '<html lang="en"><head><meta charset="utf-8"><title>Lockstep: benchmarks</title>',
         f"<style>{_STYLE}</style></head><body>",
         "<h1>Lockstep and others, measured</h1>",
-        f'<p class="quiet">{escape(summary(document))}</p>',
+        *(f'<p class="quiet">{escape(run)}</p>' for run in document.get("runs") or [summary(document)]),
         _engines(document),
         *(f"<h2>{escape(plot.title)}</h2>{plot.svg}" for plot in plots(document)),
         *(_table(table) for table in tables(document)),

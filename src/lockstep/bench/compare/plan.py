@@ -37,7 +37,7 @@ class Size:
 
 QUICK = Size(
     rounds=1,
-    warm_up_s=12.0,
+    warm_up_s=9.0,
     measured_s=10.0,
     before_s=8.0,
     after_s=20.0,
