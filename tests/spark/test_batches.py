@@ -78,3 +78,15 @@ def test_every_batch_is_handed_over_and_an_error_ends_the_query(session: SparkSe
         query.awaitTermination(60)
     assert [number for number, _ in seen] == [0, 1, 2]
     assert sorted(n for _, rows in seen for n in rows) == [0, 1, 2]
+
+
+def test_neither_way_makes_spark_forget_where_the_query_was_started(session: SparkSession) -> None:
+    context = session.sparkContext
+    context.setLocalProperty("callSite.short", "somewhere")
+    try:
+        frame = session.range(3)
+        _short(frame)
+        _short(frame.mapInArrow(lambda batches: batches, "id bigint"))
+        assert context.getLocalProperty("callSite.short") == "somewhere"
+    finally:
+        context.setLocalProperty("callSite.short", None)

@@ -98,7 +98,9 @@ def _tell(document: dict[str, Any], project: Path, *, as_json: bool, save: bool)
         for table in tables(document):
             show_table(table, out)
     if save:
-        to_stderr(f"saved {results.path_of(document, project)} and {write_comparison(project)}")
+        to_stderr(f"saved {results.path_of(document, project)}")
+        if (page := write_comparison(project)) is not None:
+            to_stderr(f"wrote {page}, from all that is stored")
 
 
 def list_all(

@@ -22,6 +22,8 @@ from lockstep.machine import find_java
 BUILD_TIMEOUT_S = 300.0
 ARCHIVES_KEPT = 4
 """One per environment and Java; each has 170 MB, and environments come and go."""
+EDITION = 2
+"""Raised whenever jobs load other classes than before: an archive of an earlier edition is not used."""
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
@@ -30,7 +32,7 @@ def archive_path() -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lockstep"
     java = find_java()
     identity = f"{java.home}|{(java.home / 'release').stat().st_mtime_ns if (java.home / 'release').exists() else ''}"
-    key = hashlib.sha256(f"{identity}|{Path(pyspark.__file__).parent}".encode()).hexdigest()[:12]
+    key = hashlib.sha256(f"{identity}|{Path(pyspark.__file__).parent}|{EDITION}".encode()).hexdigest()[:12]
     return base / f"spark-{pyspark.__version__}-java{java.version}-{key}.jsa"
 
 

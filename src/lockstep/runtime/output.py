@@ -82,7 +82,7 @@ def through_executors(
         holder=holder,
         epoch=epoch,
     )
-    staged = frame.mapInArrow(task, _STAGED_SCHEMA).toArrow().to_pylist()
+    staged = collected(frame.mapInArrow(task, _STAGED_SCHEMA), _STAGED_ARROW).to_pylist()
     return [_gathered([row for row in staged if row["sink"] == part.number], part) for part in compiled.sinks]
 
 

@@ -15,8 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from lockstep.config import SparkSettings
+from lockstep.runtime.batches import collected, for_each_batch
 from lockstep.runtime.environment import open_session, process_environment
 
 EPOCHS = 4
@@ -89,12 +91,13 @@ def _stream(frame: DataFrame, checkpoint: Path) -> None:
         .select(sf.lit(0).alias("sink"), sf.xxhash64("user", "n").alias("hash"), sf.struct("user", "n", "total"))
     )
     done: list[int] = []
+    schema = to_arrow_schema(counts.schema, timezone="UTC")
 
     def epoch(batch: DataFrame, number: int) -> None:
-        batch.toArrow()
+        collected(batch, schema)
         done.append(number)
 
-    query = counts.writeStream.foreachBatch(epoch).option("checkpointLocation", str(checkpoint)).start()
+    query = for_each_batch(counts, epoch).option("checkpointLocation", str(checkpoint)).start()
     while len(done) < EPOCHS and query.isActive:
         time.sleep(0.05)
     if query.exception() is not None:

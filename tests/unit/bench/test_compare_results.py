@@ -110,8 +110,17 @@ def test_of_each_measure_the_newest_run_is_shown_and_a_quick_one_only_if_there_i
     later = {**quick, "file": "c.json", "cells": [*quick["cells"], *restarts]}
     shown = merged([full, quick, later])
     assert shown is not None and shown["runs"] == [summary(full), summary(later)]
-    assert shown["cells"] == [*full["cells"], *restarts]
+    assert shown["cells"] == [*(cell for cell in full["cells"] if "skipped" not in cell), *restarts]
     assert merged([]) is None
+
+
+def test_a_run_that_has_less_does_not_replace_a_table_and_one_that_has_more_does(document: dict[str, Any]) -> None:
+    full = {**document, "file": "a.json"}
+    latencies = [cell for cell in document["cells"] if cell["measure"] == "latency"]
+    part = {**full, "file": "b.json", "at": "2026-01-03T00:00:00Z", "cells": latencies[:1], "took_s": 9.0}
+    assert (merged([full, part]) or {})["runs"] == [summary(full)]
+    more = {**part, "cells": [*latencies, _cell("latency", "flink", figures=_latency(5.0), check=RIGHT, curve=[])]}
+    assert (merged([full, more]) or {})["runs"] == [summary(full), summary(more)]
 
 
 def test_before_and_after_stand_under_one_another() -> None:

@@ -39,6 +39,8 @@ _METHOD = """\
 - Every run is verified: an independent computation over the input files says what had to come out. `right` means that
   the output is that, nothing lost, nothing repeated, nothing else. A run with a wrong result says so in the table. What
   a *live* reader saw again, because an engine took it back or wrote it twice, is counted too.
+- Flink's file source takes the files that wait for it in any order. For throughput its side therefore joins them into
+  one first; that takes some tenths of a second, which count.
 - CPU is that of the whole process tree (every process is sampled four times a second; children that ended between two
   samples count as far as their parent's account has them). Memory is the highest sum of proportional set sizes.
 - *Failover* kills, with -9, one replica's driver, JVM and workers (Lockstep), or the others' worker process, which a
@@ -94,22 +96,37 @@ def _comparison(documents: Sequence[Document]) -> list[str]:
 def merged(documents: Sequence[Document]) -> Document | None:
     """One comparison out of those that are stored: of each table the newest run that was not a quick one.
 
-    All engines of a table come from one run: engines that were measured apart are not compared.
+    All engines of a table come from one run: engines that were measured apart are not compared. A run that has less in
+    a table than an older one (it was ended early, or somebody looked at one engine) does not replace it.
     """
     chosen: dict[tuple[str, str], Document] = {}
     compared = [one for one in documents if one["bench"] == "compare"]
     for document in sorted(compared, key=lambda one: (not one["quick"], one["at"])):
-        chosen |= {_table_of(cell): document for cell in document["cells"] if "figures" in cell}
+        for table in {_table_of(one) for one in _measured(document)}:
+            older = chosen.get(table)
+            if older is None or older["quick"] > document["quick"] or _lines(older, table) <= _lines(document, table):
+                chosen[table] = document
     if not chosen:
         return None
     used = [one for one in compared if any(one is document for document in chosen.values())]
     return {
         **used[-1],
-        "engines": {name: facts for one in used for name, facts in one["engines"].items()},
+        "engines": {name: facts for one in used for name, facts in one["engines"].items() if not facts["missing"]},
         "workloads": {name: facts for one in used for name, facts in one["workloads"].items()},
-        "cells": [cell for one in used for cell in one["cells"] if chosen.get(_table_of(cell)) is one],
+        "cells": [cell for one in used for cell in _measured(one) if chosen[_table_of(cell)] is one],
         "runs": [summary(one) for one in used],
     }
+
+
+def _measured(document: Document) -> list[Mapping[str, Any]]:
+    """The cells of engines that were there."""
+    return [cell for cell in document["cells"] if "figures" in cell or "error" in cell]
+
+
+def _lines(document: Document, table: tuple[str, str]) -> set[tuple[str, str]]:
+    """What a table shows with figures: the engines, or of growth the sizes."""
+    cells = [cell for cell in document["cells"] if _table_of(cell) == table and "figures" in cell]
+    return {(cell["engine"], cell["workload"]) for cell in cells}
 
 
 def _table_of(cell: Mapping[str, Any]) -> tuple[str, str]:

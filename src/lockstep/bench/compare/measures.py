@@ -21,6 +21,7 @@ from lockstep.bench.compare.plan import Size
 from lockstep.bench.compare.trees import between
 from lockstep.bench.engines.checking import Comparison
 from lockstep.bench.engines.contract import Engine, Options, Workload
+from lockstep.bench.engines.feeder import LATER_S
 from lockstep.bench.statistics import Row
 from lockstep.clock import US_PER_S, wall_us
 
@@ -91,7 +92,9 @@ def latency(task: Task) -> Outcome:
 
 
 def _measured_s(workload: Workload, size: Size) -> float:
-    quiet = [one.quiet_s[1] + QUIET_AFTER_S - size.warm_up_s for one in workload.inputs if one.quiet_s is not None]
+    quiet = [
+        LATER_S + one.quiet_s[1] + QUIET_AFTER_S - size.warm_up_s for one in workload.inputs if one.quiet_s is not None
+    ]
     return max([size.measured_s, *quiet])
 
 

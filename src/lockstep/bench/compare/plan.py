@@ -37,8 +37,8 @@ class Size:
 
 QUICK = Size(
     rounds=1,
-    warm_up_s=9.0,
-    measured_s=10.0,
+    warm_up_s=10.0,
+    measured_s=8.0,
     before_s=8.0,
     after_s=20.0,
     kills=1,

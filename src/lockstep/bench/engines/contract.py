@@ -63,7 +63,7 @@ class Input:
     columns: tuple[tuple[str, str], ...]
     """Name and type of each column, in the words of Spark's SQL: string, bigint, double."""
     quiet_s: tuple[float, float] | None = None
-    """From when to when (seconds after the begin) this source is quiet; None: never."""
+    """From when to when this source is quiet, in seconds at the full rate since the begin; None: never."""
 
     @property
     def schema(self) -> str:

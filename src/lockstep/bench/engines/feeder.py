@@ -25,6 +25,8 @@ LOADING_S = 4.0
 """After the first record nothing is sent for so long: meanwhile an engine loads its code, and no backlog grows."""
 RAMP_S, RAMP_PART = 4.0, 0.1
 """Then so long at a part of the rate: meanwhile it compiles it."""
+LATER_S = LOADING_S + RAMP_S * (1 - RAMP_PART)
+"""So much later than at the full rate from the beginning everything comes, a source's silence too."""
 CLOSING_PAUSE_S = 1.0
 """The closing records come so long after the last: an engine that takes files in any order has read those by then."""
 

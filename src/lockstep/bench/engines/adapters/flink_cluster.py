@@ -179,7 +179,10 @@ class InOrder:
         self._last: dict[str, str] = {}
         self._next_s = 0.0
         for folder in Path("input").iterdir():
-            (WORK / folder).mkdir(parents=True, exist_ok=True)
+            shown = WORK / folder
+            shown.mkdir(parents=True, exist_ok=True)
+            # A cluster that was started again goes on where the one before it was.
+            self._last[folder.name] = max((path.name for path in shown.iterdir()), default="")
 
     def show(self) -> None:
         """One file more of each source, if there is anything new."""
@@ -187,7 +190,7 @@ class InOrder:
             return
         self._next_s = time.monotonic() + _SHOW_INTERVAL_S
         for folder in Path("input").iterdir():
-            last = self._last.get(folder.name, "")
+            last = self._last[folder.name]
             names = sorted(path.name for path in folder.iterdir() if path.name > last)
             if names:
                 staged = WORK / f"{folder.name}.staged"
