@@ -184,8 +184,9 @@ def restart(task: Task) -> Outcome:
         after_end = run.settle(size.drain_timeout_s, size.settle_s)
         found = run.verified(after_end)
     seen_us = [one.seen_us for one in found.sightings]
-    first_us = min((at_us for at_us in seen_us if at_us > kill_us + AT_ONCE_US), default=None)
-    fresh_us = min((wait.seen_us for wait in found.waits if wait.sent_us > kill_us), default=None)
+    gone_us = kill_us + AT_ONCE_US
+    first_us = min((at_us for at_us in seen_us if at_us > gone_us), default=None)
+    fresh_us = min((wait.seen_us for wait in found.waits if wait.sent_us > gone_us), default=None)
     figures: Row = {
         "first_result_s": None if first_us is None else _since_s(kill_us, first_us),
         "fresh_result_s": None if fresh_us is None else _since_s(kill_us, fresh_us),
