@@ -11,9 +11,11 @@ import pytest
 from lockstep.bench.compare.measures import MEASURE, Task
 from lockstep.bench.compare.plan import QUICK
 from lockstep.bench.engines.catalogue import workload
+from lockstep.bench.engines.feeder import LOADING_S, RAMP_S
 from tests.unit.bench.small_engine import CAREFUL, FORGETFUL, SmallEngine
 
-SHORT = replace(QUICK, warm_up_s=0.3, measured_s=1.0, before_s=0.5, after_s=2.0, bulk_records=60_000, settle_s=0.5)
+WARM_S = LOADING_S + RAMP_S + 0.3
+SHORT = replace(QUICK, warm_up_s=WARM_S, measured_s=1.0, before_s=0.5, after_s=2.0, bulk_records=60_000, settle_s=0.5)
 
 
 ROOT = Path(__file__).parents[3]
