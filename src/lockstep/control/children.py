@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from lockstep.control.processes import kill_tree
 from lockstep.errors import RunError
@@ -144,7 +144,14 @@ def killed(child: AnyChild) -> Iterator[AnyChild]:
         child.kill()
 
 
-def pass_by(children: Sequence[Child], seconds: float) -> None:
+class Checked(Protocol):
+    """A process, or several, that can be looked at."""
+
+    def check(self) -> None:
+        """Raise if one ended that should not."""
+
+
+def pass_by(children: Sequence[Checked], seconds: float) -> None:
     """Let time pass, as long as none of the processes ends."""
     deadline_s = time.monotonic() + seconds
     while (left_s := deadline_s - time.monotonic()) > 0:

@@ -17,6 +17,7 @@ from lockstep.bench.engines.checking import Comparison, compare
 from lockstep.bench.engines.contract import Engine, Options, Records, Row, Sighting, Wait, Workload
 from lockstep.bench.engines.input import make_folders, read_input
 from lockstep.clock import wall_us
+from lockstep.control.children import pass_by
 from lockstep.control.processes import kill_each, kill_tree
 
 READY_TIMEOUT_S = 120.0
@@ -105,10 +106,7 @@ class LiveRun:
 
     def watch(self, seconds: float) -> None:
         """Let time pass; raises if the engine, the eye or the feeder fails meanwhile."""
-        deadline_s = time.monotonic() + seconds
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            self.check()
-            time.sleep(min(left_s, 0.2))
+        pass_by((self,), seconds)
 
     def check(self) -> None:
         """Raise if something ended that should not: the engine's root, the eye, or the feeder."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from lockstep.bench.compare.results import Document
 from lockstep.bench.compare.tables import joined
+from lockstep.observe.pages import inline_svg
 
 COLOURS: Mapping[str, str] = {
     "lockstep-1": "#5eead4",
@@ -77,8 +78,7 @@ def drawn(paint: Callable[[Any], None], height: float, width: float = 9.0) -> st
         paint(figure)
         file = BytesIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    text = file.getvalue().decode("utf-8")
-    return text[text.index("<svg") :]
+    return inline_svg(file.getvalue())
 
 
 def _measured(document: Document, measure: str) -> list[str]:
