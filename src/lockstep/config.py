@@ -40,6 +40,10 @@ class RunSettings(_Strict):
     """Whether to process all the input there is, bring event time to its end, and end."""
     epoch_target_s: Seconds = 1.0
     """How long an epoch should take at most; the record limit per epoch adapts to it."""
+    epoch_target_behind_s: Seconds = 2.0
+    """The same while records wait longer than this anyway: larger epochs cost less a record, so a backlog ends sooner.
+
+    Shorter than the lag timeout, or replicas that are busy with it would leave the set."""
     records_per_epoch_min: int = Field(default=100, ge=1)
     records_per_epoch_start: int = Field(default=20_000, ge=1)
     """The record limit before anything was measured: a first start over a large backlog begins small."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
-from lockstep.runtime.pacing import EpochCost, next_record_limit, smoothed_s
+from lockstep.runtime.pacing import COLD_EPOCHS, EpochCost, next_record_limit, smoothed_s
 from lockstep.store.protocols import Entry, Holder, Published, Store
 
 
@@ -63,6 +63,7 @@ class March:
         self._ours: set[int] = set()
         # Stillness counts from here: booting and seeding have a limit of their own.
         self.at = Standpoint(epoch=min(stages.values()), moved_us=clock())
+        self._taken_up = self.at.epoch
 
     def take_up(self) -> None:
         """Go on where the checkpoints stand. Epochs that are sealed come by themselves."""
@@ -113,7 +114,15 @@ class March:
         self._ours = {epoch for epoch in self._ours if epoch > entry.epoch}
         if self.at.done_us:
             self._cost = self._cost.after(entry.records, took_s)
-            self._limit = next_record_limit(self._limit, entry.records, took_s, self._settings, self._cost.fixed_s)
+            self._limit = next_record_limit(
+                self._limit,
+                entry.records,
+                took_s,
+                self._settings,
+                self._cost.fixed_s,
+                cold=entry.epoch - self._taken_up < COLD_EPOCHS,
+                waited_s=_waited_s(entry),
+            )
         self.at = Standpoint(
             epoch=entry.epoch,
             working_on=-1,
@@ -135,3 +144,9 @@ class March:
         since_done_s, self._done_s = elapsed_s - self._done_s, elapsed_s
         sealed_ago_s = (now_us - entry.epoch_time_us) / US_PER_S
         return max(0.001, since_begun_s, min(sealed_ago_s, since_done_s))
+
+
+def _waited_s(entry: Entry) -> float:
+    """How long the oldest record of an epoch had waited when the epoch was sealed."""
+    oldest_us = entry.ingested_oldest_us
+    return 0.0 if oldest_us is None else (entry.epoch_time_us - oldest_us) / US_PER_S

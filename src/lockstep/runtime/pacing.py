@@ -19,6 +19,10 @@ SLACK = 1.3
 SLACK_CATCHING_UP = 2.0
 TELLING_SHARE = 0.1
 """An epoch that held less of the record limit than this was not slow because of its records."""
+GROWTH = 4
+"""The record limit grows by this much from one epoch to the next at most: a backlog of millions is met in few steps."""
+COLD_EPOCHS = 5
+"""The first epochs of a process also compile and load: they may raise the record limit, and do not lower it."""
 FRESH_S = 5.0
 """A replica that said nothing for this long is not counted; it reports once a second even when idle."""
 _LIVE = frozenset({"running", "catching-up"})
@@ -153,15 +157,24 @@ class EpochCost:
         return max(0.0, took_s - slope * mean)
 
 
-def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSettings, fixed_s: float = 0.0) -> int:
-    """The record limit after an epoch of ``records`` took ``epoch_s``: aim at the target time, never more than double.
+def next_record_limit(
+    limit: int,
+    records: int,
+    epoch_s: float,
+    settings: RunSettings,
+    fixed_s: float = 0.0,
+    *,
+    cold: bool = False,
+    waited_s: float = 0.0,
+) -> int:
+    """The record limit after an epoch of ``records`` took ``epoch_s``: aim at the target time, in steps of GROWTH.
 
     An epoch that was not full says nothing about what a full one would take, unless it was too slow already. Even then
     it says nothing if it was nearly empty: few records are not what takes a second on a busy machine, and a limit that
     follows them down would keep the job at a crawl long after.
 
-    >>> next_record_limit(1000, 1000, 0.25, RunSettings(epoch_target_s=1.0))
-    2000
+    >>> next_record_limit(1000, 1000, 0.1, RunSettings(epoch_target_s=1.0))
+    4000
     >>> next_record_limit(1000, 1000, 4.0, RunSettings(epoch_target_s=1.0))
     250
     >>> next_record_limit(1000, 10, 0.1, RunSettings(epoch_target_s=1.0))
@@ -173,17 +186,35 @@ def next_record_limit(limit: int, records: int, epoch_s: float, settings: RunSet
     take as long again: many in few epochs is the only way to keep up.
 
     >>> next_record_limit(1000, 1000, 1.7, RunSettings(epoch_target_s=1.0), fixed_s=1.5)
+    4000
+
+    A process that is still cold is slow whatever the epoch holds:
+
+    >>> next_record_limit(1000, 1000, 4.0, RunSettings(epoch_target_s=1.0), cold=True)
+    1000
+
+    Records that had waited long before their epoch was sealed are a backlog: larger epochs end it sooner.
+
+    >>> next_record_limit(1000, 1000, 1.0, RunSettings(epoch_target_s=1.0, epoch_target_behind_s=2.0), waited_s=30)
     2000
     """
-    if (
-        epoch_s <= 0
-        or (records < limit * 0.8 and epoch_s <= settings.epoch_target_s)
-        or records < limit * TELLING_SHARE
-    ):
+    target_s = epoch_target_s(waited_s, settings)
+    if epoch_s <= 0 or (records < limit * 0.8 and epoch_s <= target_s) or records < limit * TELLING_SHARE:
         return limit
-    allowed_s = max(settings.epoch_target_s - fixed_s, fixed_s)
+    allowed_s = max(target_s - fixed_s, fixed_s)
     wanted = int(max(records, 1) * allowed_s / max(epoch_s - fixed_s, 0.001))
-    return max(settings.records_per_epoch_min, min(wanted, limit * 2, settings.records_per_epoch_max))
+    lowest = limit if cold else settings.records_per_epoch_min
+    return max(lowest, min(wanted, limit * GROWTH, settings.records_per_epoch_max))
+
+
+def epoch_target_s(waited_s: float, settings: RunSettings) -> float:
+    """How long an epoch should take whose oldest record had waited so long before it was sealed.
+
+    >>> [epoch_target_s(waited_s, RunSettings()) for waited_s in (0.4, 30)]
+    [1.0, 2.0]
+    """
+    behind_s = max(settings.epoch_target_s, settings.epoch_target_behind_s)
+    return behind_s if waited_s > behind_s else settings.epoch_target_s
 
 
 def smoothed_s(before_s: float, now_s: float) -> float:

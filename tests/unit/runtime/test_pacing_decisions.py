@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from lockstep.config import RunSettings
 from lockstep.runtime.pacing import (
+    COLD_EPOCHS,
+    GROWTH,
     EpochCost,
     Seal,
     View,
@@ -104,13 +106,14 @@ def test_a_replica_with_nothing_to_do_stays_in_the_set() -> None:
     limit=st.integers(100, 2_000_000),
     records=st.integers(0, 2_000_000),
     epoch_s=st.floats(0.001, 1000),
+    waited_s=st.floats(0, 1000),
 )
-def test_the_record_limit_stays_within_its_bounds_and_never_more_than_doubles(
-    limit: int, records: int, epoch_s: float
+def test_the_record_limit_stays_within_its_bounds_and_grows_in_steps(
+    limit: int, records: int, epoch_s: float, waited_s: float
 ) -> None:
-    new = next_record_limit(limit, records, epoch_s, RunSettings())
+    new = next_record_limit(limit, records, epoch_s, RunSettings(), waited_s=waited_s)
     assert RunSettings().records_per_epoch_min <= new <= RunSettings().records_per_epoch_max
-    assert new <= 2 * limit
+    assert new <= GROWTH * limit
 
 
 def test_a_slow_epoch_lowers_the_record_limit_although_it_was_not_full() -> None:
@@ -142,3 +145,20 @@ def test_slow_records_still_make_epochs_smaller() -> None:
         cost = cost.after(limit, took_s)
         limit = next_record_limit(limit, limit, took_s, RunSettings(epoch_target_s=1.0), cost.fixed_s)
     assert 500 < limit < 1500
+
+
+def test_a_backlog_ends_in_few_large_epochs_and_what_comes_after_it_in_small_ones() -> None:
+    """Two million records wait. An epoch takes 0.4 s and 5 us a record, the first five a second longer."""
+    limit, cost, waiting, now_s, taken = 20_000, EpochCost(), 2_000_000, 0.0, list[int]()
+    while waiting:
+        records = min(limit, waiting)
+        took_s = 0.4 + records * 5e-6 + (1 if len(taken) < COLD_EPOCHS else 0)
+        cost = cost.after(records, took_s)
+        cold, waited_s = len(taken) < COLD_EPOCHS, now_s
+        limit = next_record_limit(limit, records, took_s, RunSettings(), cost.fixed_s, cold=cold, waited_s=waited_s)
+        waiting, now_s = waiting - records, now_s + took_s
+        taken.append(records)
+    assert now_s < 2_000_000 * 5e-6 * 2, "at most twice what the records alone take"
+    for _ in range(20):
+        limit = next_record_limit(limit, limit, 0.4 + limit * 5e-6, RunSettings(), 0.4, waited_s=0.1)
+    assert 0.4 + limit * 5e-6 < 1.5, "who is not behind is not made to wait"
