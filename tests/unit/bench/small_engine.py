@@ -42,6 +42,9 @@ class SmallEngine:
     def ready(self, folder: Path) -> bool:
         return (folder / "work" / "ready").exists()
 
+    def settled(self, folder: Path) -> bool:
+        return self.ready(folder)
+
     def victim(self, folder: Path) -> int | None:
         return int((folder / PID_FILE).read_text(encoding="utf-8"))
 

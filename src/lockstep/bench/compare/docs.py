@@ -34,6 +34,7 @@ _METHOD = """\
   own file connector, and write their results to `output/`. The engines take turns on the same machine.
 - Before that comes one record, four seconds of silence and four at a tenth of the rate, so that an engine loads and
   compiles its code without a backlog; and then some seconds more at the full rate before anything is measured.
+- An engine has settled before it is fed: Lockstep also boots a spare once it runs, which takes a core for some seconds.
 - An observer process reads the results as they appear. The *wait* of a record is from the moment the feeder wrote it to
   the moment the observer had its result; for a window, from the record that made it final.
 - Every run is verified: an independent computation over the input files says what had to come out. `right` means that

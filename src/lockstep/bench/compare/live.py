@@ -21,10 +21,10 @@ from lockstep.control.children import pass_by
 from lockstep.control.processes import kill_each, kill_tree
 
 READY_TIMEOUT_S = 120.0
+SETTLED_TIMEOUT_S = 60.0
 FIRST_RESULT_TIMEOUT_S = 120.0
 FEED_MAX_S = 3600.0
 """A feeder that nobody ends does so by itself."""
-COMPARE_INTERVAL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,13 @@ class LiveRun:
                 raise self._feeder.failure(f"the feeder ended with exit code {self._feeder.exit_code}")
 
     def wait_ready(self) -> float:
-        """Seconds from the launch until it waits for input."""
+        """Seconds from the launch until it waits for input; returns when it has settled, or does not in good time."""
         self._wait(lambda: self.engine.ready(self.folder), READY_TIMEOUT_S, f"starting {self.engine.title}")
-        return (wall_us() - self.launched_us) / 1e6
+        ready_s = (wall_us() - self.launched_us) / 1e6
+        deadline_s = time.monotonic() + SETTLED_TIMEOUT_S
+        while not self.engine.settled(self.folder) and time.monotonic() < deadline_s:
+            self.watch(0.5)
+        return ready_s
 
     def wait_first(self) -> None:
         """Wait for the first result."""
@@ -143,26 +147,30 @@ class LiveRun:
         return any(seen_us > at_us for seen_us in self.seen_us())
 
     def settle(self, timeout_s: float, settle_s: float, expected: Sequence[Row] | None = None) -> Comparison:
-        """End the feeding, then wait until the output is right or the time is over; how it then is."""
+        """End the feeding, then wait until the output is right or the time is over; how it then is.
+
+        Compared is when something new was seen and then nothing more for a while: reading all the output takes a core.
+        """
         self.stop_feeding()
         deadline_s = time.monotonic() + timeout_s
-        self._wait_quiet(deadline_s, settle_s)
+        seen = self._wait_quiet(deadline_s, settle_s, 0)
         if expected is None:
             expected = self.workload.expected(read_input(self.workload, self.folder))
         while True:
             found = compare(self.workload, self.engine.rows(self.workload, self.folder), expected)
             if found.agrees or time.monotonic() > deadline_s:
                 return found
-            time.sleep(COMPARE_INTERVAL_S)
+            seen = self._wait_quiet(deadline_s, settle_s, seen)
 
-    def _wait_quiet(self, deadline_s: float, settle_s: float) -> None:
-        """Until nothing new was seen for a while."""
-        size, since_s = -1, time.monotonic()
-        while time.monotonic() < deadline_s and time.monotonic() - since_s < settle_s:
+    def _wait_quiet(self, deadline_s: float, settle_s: float, seen: int) -> int:
+        """Until more was noted than ``seen``, and then nothing for a while; how much is noted then."""
+        size, since_s = seen, time.monotonic()
+        while time.monotonic() < deadline_s and (size == seen or time.monotonic() - since_s < settle_s):
             now = self.seen_log.stat().st_size if self.seen_log.exists() else 0
-            if now != size or now == 0:
+            if now != size:
                 size, since_s = now, time.monotonic()
             time.sleep(0.1)
+        return size
 
     def verified(self, after_end: Comparison) -> Verified:
         """Everything the eye has seen, read back; the eye is ended before."""

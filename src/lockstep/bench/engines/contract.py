@@ -220,6 +220,9 @@ class Engine(Protocol):
     def ready(self, folder: Path) -> bool:
         """Whether it has started and waits for input (or reads it already)."""
 
+    def settled(self, folder: Path) -> bool:
+        """Whether it is also done with what it does once after a start; what is measured begins then."""
+
     def victim(self, folder: Path) -> int | None:
         """The process to kill -9, with its tree, as if a machine had died; None if there is none yet.
 

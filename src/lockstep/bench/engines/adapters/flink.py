@@ -55,6 +55,10 @@ class FlinkEngine:
         """Whether all tasks run."""
         return (folder / READY_FILE).exists()
 
+    def settled(self, folder: Path) -> bool:
+        """It does nothing more of itself."""
+        return self.ready(folder)
+
     def victim(self, folder: Path) -> int | None:
         """The task manager that runs the most tasks."""
         path = folder / STATE_FILE

@@ -58,6 +58,10 @@ class KeptEngine:
         """The program says so in a file."""
         return (folder / READY_FILE).exists()
 
+    def settled(self, folder: Path) -> bool:
+        """It does nothing more of itself."""
+        return self.ready(folder)
+
     def victim(self, folder: Path) -> int | None:
         """The program's process."""
         path = folder / PID_FILE

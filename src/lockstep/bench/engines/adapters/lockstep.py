@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +15,8 @@ from lockstep.bench.engines.environments import PROGRAMS
 from lockstep.bench.engines.input import OUTPUT
 from lockstep.bench.engines.readers import PublishedEpochs
 from lockstep.config import STORE_FOLDER
-from lockstep.store.protocols import Progress
+from lockstep.control.overview import spares
+from lockstep.store.protocols import Progress, Store
 from lockstep.store.sqlite_store import open_store
 
 QUERIES = ("q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8")
@@ -71,6 +74,11 @@ class LockstepEngine:
         running = [one for one in _progress(folder) if one.state == "running" and one.epoch >= 0]
         return len(running) >= self.replicas
 
+    def settled(self, folder: Path) -> bool:
+        """Whether the spare is warm, too: booting it takes a core for some seconds, once."""
+        with _store(folder) as store:
+            return store is not None and any(one["ready"] for one in spares(store))
+
     def victim(self, folder: Path) -> int | None:
         """The driver of the replica that is ahead: the one whose death could hurt."""
         running = [one for one in _progress(folder) if one.state == "running"]
@@ -88,12 +96,20 @@ class LockstepEngine:
 
 def _progress(folder: Path) -> list[Progress]:
     """What the replicas said last; nothing before the job has made its store."""
+    with _store(folder) as store:
+        return list(store.progress()) if store is not None else []
+
+
+@contextmanager
+def _store(folder: Path) -> Iterator[Store | None]:
+    """The job's store, None before it is made."""
     jobs = folder / STORE_FOLDER / "jobs"
     names = [path.name for path in jobs.iterdir() if path.is_dir()] if jobs.is_dir() else []
     if not names:
-        return []
+        yield None
+        return
     store = open_store(folder / STORE_FOLDER, names[0])
     try:
-        return list(store.progress())
+        yield store
     finally:
         store.close()
