@@ -12,7 +12,7 @@ from lockstep.bench.children import Child
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
 from lockstep.control.processes import kill_tree
-from lockstep.store.protocols import Progress, Store
+from lockstep.store.protocols import Holder, Progress, Store
 from lockstep.store.sqlite_store import open_store
 
 START_TIMEOUT_S = 180.0
@@ -81,7 +81,7 @@ class JobRun(Child):
     def newest_sealer(self) -> str:
         """The replica that sealed the newest epoch."""
         head = self.store.head()
-        return head.sealed_by.rpartition(".")[0] if head is not None else ""
+        return Holder.replica_of(head.sealed_by) if head is not None else ""
 
     def lag(self, replica: str) -> int | None:
         """How many epochs one replica is behind the newest sealed one."""

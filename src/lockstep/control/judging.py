@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lockstep.clock import US_PER_S
-from lockstep.store.protocols import Digest, Divergence
+from lockstep.store.protocols import Digest, Divergence, Holder
 
 VOTES_TIMEOUT_S = 10.0
 """How long to wait for the digests of the other replicas before judging with those there are."""
@@ -36,7 +36,7 @@ def judge(
     """The judgement, or None to wait for more digests."""
     votes = {one.replica: one.digest for one in digests if one.sink == divergence.sink and one.replica in live}
     waited_s = (now_us - divergence.at_us) / US_PER_S
-    publisher = divergence.published_by.rpartition(".")[0]
+    publisher = Holder.replica_of(divergence.published_by)
     # The publisher counts although it may be gone: with two others there can be a majority against it.
     voters = {*live, publisher, divergence.replica}
     if len(voters) >= 3 and len(votes) < len(live) and waited_s < VOTES_TIMEOUT_S:

@@ -18,7 +18,7 @@ from lockstep.errors import LockstepError, RunError
 from lockstep.faults.windows import Window, reached
 from lockstep.runtime.checkpoint import batch_epoch
 from lockstep.runtime.divergence import describe, differing_rows
-from lockstep.runtime.fence import disagrees, goes_on, is_ours, judged_divergence
+from lockstep.runtime.fence import disagrees, goes_on, judged_divergence
 from lockstep.runtime.march import March
 from lockstep.runtime.output import SinkOutput, through_driver, through_executors
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
@@ -82,12 +82,13 @@ class EpochRunner:
         self._reached(Window.RUN_NO_DIGEST, epoch)
         self._store.add_digests([self._digest(epoch, output) for output in outputs])
         self._reached(Window.DIGEST_NOT_PUBLISHED, epoch)
-        ours = self._publish_all(entry, outputs)
-        self._reached(Window.PUBLISHED_NOT_NOTED, epoch, published_here=any(ours))
+        published_by = self._publish_all(entry, outputs)
+        here = str(self._holder) in published_by
+        self._reached(Window.PUBLISHED_NOT_NOTED, epoch, published_here=here)
         self._rows_last = sum(output.rows for output in outputs)
         self._store.add_observed(epoch, self._observed())
-        self._march.done(self._compiled.stage.number, entry, published_here=any(ours))
-        self._reached(Window.PUBLISHED_NOT_COMMITTED, epoch, published_here=any(ours))
+        self._march.done(self._compiled.stage.number, entry, published_by)
+        self._reached(Window.PUBLISHED_NOT_COMMITTED, epoch, published_here=here)
 
     def _reached(self, window: Window, epoch: int, published_here: bool | None = None) -> None:
         """A crash window; whoever publishes leads there, or if nobody has yet, whoever is about to."""
@@ -115,17 +116,17 @@ class EpochRunner:
             version=self._version,
         )
 
-    def _publish_all(self, entry: Entry, outputs: Sequence[SinkOutput]) -> list[bool]:
-        """Publish to the sinks in their fixed order; for each whether it was this replica that did."""
-        ours: list[bool] = []
+    def _publish_all(self, entry: Entry, outputs: Sequence[SinkOutput]) -> list[str]:
+        """Publish to the sinks in their fixed order; for each who it was that did."""
+        by: list[str] = []
         for output in outputs:
-            if ours:
-                self._reached(Window.BETWEEN_TWO_SINKS, entry.epoch, published_here=any(ours))
-            ours.append(self._publish(entry, output))
-        return ours
+            if by:
+                self._reached(Window.BETWEEN_TWO_SINKS, entry.epoch, published_here=str(self._holder) in by)
+            by.append(self._publish(entry, output))
+        return by
 
-    def _publish(self, entry: Entry, output: SinkOutput) -> bool:
-        """Publish to one sink; whether it was this replica that did."""
+    def _publish(self, entry: Entry, output: SinkOutput) -> str:
+        """Publish to one sink; who it was that did."""
         wanted = Publication(
             epoch=entry.epoch,
             digest=output.digest,
@@ -144,7 +145,7 @@ class EpochRunner:
         held = side.publish(wanted, output.output, self._holder)
         if disagrees(wanted, held):
             self._compare(entry.epoch, output, held, copy)
-        return is_ours(wanted, held)
+        return held.by
 
     def _compare(self, epoch: int, output: SinkOutput, held: Publication, copy: pa.Table | None) -> None:
         """The digests differ: look at the rows; if they are really different, say so and wait for the verdict."""

@@ -8,16 +8,6 @@ from lockstep.connect.protocols import Publication
 from lockstep.store.protocols import Divergence, Holder
 
 
-def is_ours(wanted: Publication, held: Publication) -> bool:
-    """Whether the publication that holds is the one that was wanted.
-
-    >>> first, second = (Publication(7, "aa", 1, by, "v1") for by in ("r0.1", "r1.4"))
-    >>> is_ours(first, held=first), is_ours(second, held=first)
-    (True, False)
-    """
-    return held.by == wanted.by
-
-
 def disagrees(wanted: Publication, held: Publication) -> bool:
     """Whether the same code computed something else: other versions of a job may answer differently.
 

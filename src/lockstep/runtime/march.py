@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -60,7 +60,7 @@ class March:
         self._lock = threading.Lock()
         self._limit = settings.records_per_epoch_start
         self._cost = EpochCost()
-        self._ours: set[int] = set()
+        self._published_by: dict[int, list[str]] = {}
         # Stillness counts from here: booting and seeding have a limit of their own.
         self.at = Standpoint(epoch=min(stages.values()), moved_us=clock())
         self._taken_up = self.at.epoch
@@ -84,11 +84,10 @@ class March:
             self._begun_s.setdefault(epoch, self._elapsed_s())
             self.at = replace(self.at, working_on=max(epoch, self.at.working_on))
 
-    def done(self, stage: int, entry: Entry, *, published_here: bool) -> None:
-        """A stage has computed an epoch and seen to it that it is published."""
+    def done(self, stage: int, entry: Entry, published_by: Sequence[str]) -> None:
+        """A stage has computed an epoch and seen to it that it is published: by these, one for each of its sinks."""
         with self._lock:
-            if published_here:
-                self._ours.add(entry.epoch)
+            self._published_by.setdefault(entry.epoch, []).extend(published_by)
             self._epochs[stage] = entry.epoch
             if min(self._epochs.values()) < entry.epoch:
                 return
@@ -99,19 +98,7 @@ class March:
     def _finish(self, entry: Entry) -> None:
         now = self._clock()
         took_s = self._took_s(entry, now)
-        if entry.epoch in self._ours:
-            self._store.add_published(
-                Published(
-                    epoch=entry.epoch,
-                    replica=self._holder.replica,
-                    published_us=now,
-                    records=entry.records,
-                    ingested_oldest_us=entry.ingested_oldest_us,
-                    ingested_newest_us=entry.ingested_newest_us,
-                    epoch_s=took_s,
-                )
-            )
-        self._ours = {epoch for epoch in self._ours if epoch > entry.epoch}
+        self._note_published(entry, now, took_s)
         if self.at.done_us:
             self._cost = self._cost.after(entry.records, took_s)
             self._limit = next_record_limit(
@@ -131,6 +118,24 @@ class March:
             records=self.at.records + entry.records,
             moved_us=now,
             done_us=now,
+        )
+
+    def _note_published(self, entry: Entry, now_us: int, took_s: float) -> None:
+        """Whoever published an epoch notes it; if it died before it could, whoever sees that next."""
+        by = self._published_by.pop(entry.epoch, [])
+        here = str(self._holder) in by
+        if not by or (not here and self._store.published(entry.epoch, entry.epoch)):
+            return
+        self._store.add_published(
+            Published(
+                epoch=entry.epoch,
+                replica=self._holder.replica if here else Holder.replica_of(by[0]),
+                published_us=now_us,
+                records=entry.records,
+                ingested_oldest_us=entry.ingested_oldest_us,
+                ingested_newest_us=entry.ingested_newest_us,
+                epoch_s=took_s,
+            )
         )
 
     def _took_s(self, entry: Entry, now_us: int) -> float:

@@ -20,7 +20,10 @@ WRITES = (
     "add_observed",
     "add_event",
 )
-READS = ("head", "entry", "floor", "holder", "is_live", "progress", "digests", "divergences", "observed", "fact")
+READS = (
+    *("head", "entry", "floor", "holder", "is_live", "progress"),
+    *("digests", "published", "divergences", "observed", "fact"),
+)
 
 
 class StoreAt:

@@ -157,6 +157,10 @@ class MemoryStore:
         """Keep when an epoch was published."""
         self._published.setdefault(published.epoch, published)
 
+    def published(self, first: int, last: int) -> list[Published]:
+        """The publications of some epochs, in order."""
+        return [self._published[epoch] for epoch in range(first, last + 1) if epoch in self._published]
+
     def add_divergence(self, divergence: Divergence) -> None:
         """Keep a disagreement, once."""
         key = (divergence.epoch, divergence.sink, divergence.replica, divergence.incarnation)

@@ -16,7 +16,7 @@ from lockstep.connect.protocols import Publication
 from lockstep.errors import ConnectError, RunError, StoreError
 from lockstep.runtime import beginning
 from lockstep.runtime.checkpoint import Standing
-from lockstep.runtime.fence import disagrees, goes_on, is_ours, judged_divergence
+from lockstep.runtime.fence import disagrees, goes_on, judged_divergence
 from lockstep.runtime.march import March, Standpoint
 from lockstep.runtime.reporting import INTERVAL_S, Reporter
 from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_DRAINED, EXIT_RETIRED, ReplicaSpec
@@ -82,7 +82,7 @@ class SimReplica(SimProcess):
         self._entry = Entry(-1, 0, {})
         self._next_state = State()
         self._observed: dict[str, int | None] = {}
-        self._ours = False
+        self._published_by: list[str] = []
         self._is_hit = False
         self._clock = world.clock(self.name)
         self._store = cast("Store", StoreAt(world.store, world.refuse_write))
@@ -340,7 +340,7 @@ class SimReplica(SimProcess):
                 self.world.history.read(name, positions, by=self._who)
         self._observed = observe(start, self._entry.cut)
         self._next_state = self.computed(start, self._entry)
-        self._ours = False
+        self._published_by = []
         return self.world.epoch_s(self.name)
 
     def computed(self, start: Cut, entry: Entry) -> State:
@@ -370,7 +370,7 @@ class SimReplica(SimProcess):
             self.world.history.published(side)
         elif self.zombie:
             self.tell("publishes second")
-        self._ours = self._ours or is_ours(wanted, held)
+        self._published_by.append(held.by)
         if not disagrees(wanted, held):
             return 0.005
         self._diverge(sink, held, ours)
@@ -410,7 +410,7 @@ class SimReplica(SimProcess):
         assert self.march is not None
         self._store.add_observed(self._entry.epoch, self._observed)
         self.moved_us = self.world.timeline.now_us
-        self.march.done(_STAGE, self._entry, published_here=self._ours)
+        self.march.done(_STAGE, self._entry, self._published_by)
         return 0.002
 
     def _commit_epoch(self) -> float:

@@ -29,6 +29,15 @@ class Holder:
     def __str__(self) -> str:
         return f"{self.replica}.{self.incarnation}"
 
+    @staticmethod
+    def replica_of(text: str) -> str:
+        """The replica of a holder that was written down.
+
+        >>> Holder.replica_of(str(Holder("r0", 12)))
+        'r0'
+        """
+        return text.rpartition(".")[0]
+
 
 @dataclass(frozen=True)
 class Entry:

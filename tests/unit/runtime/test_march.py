@@ -13,7 +13,7 @@ from lockstep.clock import END_US
 from lockstep.config import RunSettings
 from lockstep.runtime.march import March
 from lockstep.runtime.marks import TimeStep, is_over, next_marks, time_steps
-from lockstep.store.protocols import Entry, Holder
+from lockstep.store.protocols import Entry, Holder, Published
 from lockstep.store.sqlite_store import open_store
 
 FOLLOWER = TimeStep("stage-agg", ("stage-agg",), 0, None, follows=(("time", 5),))
@@ -35,12 +35,25 @@ def test_an_epoch_counts_when_every_stage_has_computed_it(tmp_path: Any) -> None
     march = March(store, Holder("r0", 1), {1: 4, 2: 3}, RunSettings(), sealer, lambda: reports.append(1))
     assert march.at.epoch == 3
     march.take_up()
-    march.done(1, Entry(5, 100, {}), published_here=True)
+    march.done(1, Entry(5, 100, {}), ["r0.1"])
     assert (march.at.epoch, march.newest_epoch, sealer.ready_for, reports) == (3, 5, [4], [])
-    march.done(2, Entry(4, 50, {}), published_here=False)
-    march.done(2, Entry(5, 100, {}), published_here=False)
+    march.done(2, Entry(4, 50, {}), [])
+    march.done(2, Entry(5, 100, {}), [])
     assert (march.at.epoch, sealer.ready_for, len(reports)) == (5, [4, 5, 6], 2)
     assert [one.epoch for one in store.published(0, 9)] == [5]
+    store.close()
+
+
+def test_what_a_replica_published_before_it_died_is_noted_by_the_next_who_sees_it(tmp_path: Any) -> None:
+    store = open_store(tmp_path, "job")
+    noted = Published(3, "r1", 90, 0, None, None, 0.1)
+    store.add_published(noted)
+    march = March(store, Holder("r0", 2), {1: 2}, RunSettings(), Asked(), lambda: None)
+    march.done(1, Entry(3, 50, {}), ["r1.7"])
+    march.done(1, Entry(4, 100, {}), ["r1.7"])
+    found = store.published(0, 9)
+    assert found[0] == noted, "what its publisher noted stays"
+    assert [(one.epoch, one.replica) for one in found] == [(3, "r1"), (4, "r1")]
     store.close()
 
 

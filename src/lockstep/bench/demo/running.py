@@ -16,7 +16,7 @@ from lockstep.config import STORE_FOLDER
 from lockstep.control.processes import kill_tree
 from lockstep.errors import RunError
 from lockstep.store.journal import open_journal
-from lockstep.store.protocols import Progress, Store
+from lockstep.store.protocols import Holder, Progress, Store
 from lockstep.store.sqlite_store import open_store
 
 JOB = "saas-monitor"
@@ -97,7 +97,7 @@ class JobRun:
     def newest_sealer(self) -> str:
         """The replica whose loss should hurt most: it sealed the newest epoch."""
         head = self.store.head()
-        return head.sealed_by.rpartition(".")[0] if head is not None else "r0"
+        return Holder.replica_of(head.sealed_by) if head is not None else "r0"
 
     def kill(self, replica: str) -> Kill:
         """Kill -9 a replica's driver and everything below it."""

@@ -11,6 +11,7 @@ import psutil
 
 from lockstep.chaos.vocabulary import Action, Deed, Field, Member, Need, Part
 from lockstep.control.processes import kill_tree
+from lockstep.store.protocols import Holder
 
 PAUSE_SHORT_S = (2.0, 8.0)
 PAUSE_LONG_S = (24.0, 30.0)
@@ -22,7 +23,7 @@ def victim(field: Field, draw: Random) -> Member:
     """A replica that can be lost now; every second time the one that sealed the newest epoch, whose loss hurts most."""
     spare = field.spare_replicas()
     head = field.store.head()
-    sealer = head.sealed_by.rpartition(".")[0] if head is not None else ""
+    sealer = Holder.replica_of(head.sealed_by) if head is not None else ""
     foremost = [one for one in spare if one.name == sealer]
     return draw.choice(foremost if foremost and draw.random() < 0.5 else spare)
 
