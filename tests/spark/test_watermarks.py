@@ -9,7 +9,7 @@ from typing import Any
 import lockstep as ls
 from lockstep import F
 from tests.spark.conftest import NewTrial
-from tests.spark.harness import START_US, Trial, optimized_plan
+from tests.spark.harness import START_US, optimized_plan
 
 Row = dict[str, Any]
 START = datetime.fromtimestamp(START_US / 1e6, UTC)
@@ -72,27 +72,25 @@ def _ms(seconds: float) -> int:
     return START_US // 1000 + round(seconds * 1000)
 
 
-def _facts(ran: Trial, epoch: int) -> tuple[int, list[Row]]:
-    return ran.replicas["r0"].watermark_ms, sorted(ran.rows(epoch=epoch), key=repr)
-
-
-def test_a_replica_restarted_in_every_epoch_has_the_same_watermarks_and_output(trial: NewTrial) -> None:
-    steady, restarted = trial(_two_sources(), "steady"), trial(_two_sources(), "restarted")
-    steady.start()
+def test_a_replica_restarted_in_every_epoch_has_the_watermarks_and_output_of_one_that_never_is(trial: NewTrial) -> None:
+    restarted = trial(_two_sources())
     watermarks = []
-    for epoch, records in enumerate(TWO_SOURCES):
-        steady.epoch(4, **records)
-        restarted.start()
+    for records in TWO_SOURCES:
+        replica = restarted.start()
         restarted.epoch(4, **records)
         restarted.stop()
-        assert _facts(restarted, epoch) == _facts(steady, epoch), f"epoch {epoch}"
-        assert restarted.digests(epoch) == steady.digests(epoch)
-        watermarks.append(steady.replicas["r0"].watermark_ms)
+        watermarks.append(replica.watermark_ms)
     assert watermarks == [0 if seconds is None else _ms(seconds) for seconds in WATERMARKS_S]
-    closed = sorted(((row["window_start"] - START).seconds, row["user"], row["records"]) for row in steady.rows())
+    closed = [
+        (epoch, sorted(((row["window_start"] - START).seconds, row["user"], row["records"]) for row in rows))
+        for epoch in range(len(TWO_SOURCES))
+        if (rows := restarted.rows(epoch=epoch))
+    ]
+    # Each window in the epoch whose watermark is the first to pass its end.
     assert closed == [
-        *((0, "ann", 4), (5, "ann", 1), (5, "bob", 1), (10, "ann", 1)),
-        *((15, "ann", 1), (20, "ann", 1), (20, "bob", 1)),
+        (2, [(0, "ann", 4)]),
+        (4, [(5, "ann", 1), (5, "bob", 1)]),
+        (6, [(10, "ann", 1), (15, "ann", 1), (20, "ann", 1), (20, "bob", 1)]),
     ]
 
 
@@ -127,12 +125,14 @@ def test_a_source_that_goes_quiet_stops_holding_windows_open(trial: NewTrial) ->
     assert found[:2] == [(START, 5), (START + timedelta(seconds=5), 5)]
 
 
-def test_heartbeats_alone_close_the_last_window(trial: NewTrial) -> None:
+def test_heartbeats_alone_close_the_last_window_and_do_not_make_the_first_records_late(trial: NewTrial) -> None:
     job = ls.Job("heartbeats")
     events = job.source("events", ls.journal("events", schema=SCHEMA)).event_time("at", idle_after="3 seconds")
     events.window(ls.tumbling("5 seconds")).agg(records=F.count("*")).to(ls.files("out"))
     ran = trial(job)
     ran.start()
+    # Three minutes without a record: event time has not begun, so what comes first may be of any age.
+    ran.run(3, seconds=60)
     ran.epoch(events=_at(1, 2))
     ran.run(4, seconds=2)
     assert [row["records"] for row in ran.rows()] == [2]

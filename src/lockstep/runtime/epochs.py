@@ -82,12 +82,12 @@ class EpochRunner:
         self._reached(Window.RUN_NO_DIGEST, epoch)
         self._store.add_digests([self._digest(epoch, output) for output in outputs])
         self._reached(Window.DIGEST_NOT_PUBLISHED, epoch)
-        published_by = self._publish_all(entry, outputs)
-        here = str(self._holder) in published_by
+        publications = self._publish_all(entry, outputs)
+        here = self._is_here(publications)
         self._reached(Window.PUBLISHED_NOT_NOTED, epoch, published_here=here)
         self._rows_last = sum(output.rows for output in outputs)
         self._store.add_observed(epoch, self._observed())
-        self._march.done(self._compiled.stage.number, entry, published_by)
+        self._march.done(self._compiled.stage.number, entry, publications)
         self._reached(Window.PUBLISHED_NOT_COMMITTED, epoch, published_here=here)
 
     def _reached(self, window: Window, epoch: int, published_here: bool | None = None) -> None:
@@ -116,17 +116,21 @@ class EpochRunner:
             version=self._version,
         )
 
-    def _publish_all(self, entry: Entry, outputs: Sequence[SinkOutput]) -> list[str]:
-        """Publish to the sinks in their fixed order; for each who it was that did."""
-        by: list[str] = []
+    def _publish_all(self, entry: Entry, outputs: Sequence[SinkOutput]) -> list[Publication]:
+        """Publish to the sinks in their fixed order; what holds in each of them."""
+        held: list[Publication] = []
         for output in outputs:
-            if by:
-                self._reached(Window.BETWEEN_TWO_SINKS, entry.epoch, published_here=str(self._holder) in by)
-            by.append(self._publish(entry, output))
-        return by
+            if held:
+                self._reached(Window.BETWEEN_TWO_SINKS, entry.epoch, published_here=self._is_here(held))
+            held.append(self._publish(entry, output))
+        return held
 
-    def _publish(self, entry: Entry, output: SinkOutput) -> str:
-        """Publish to one sink; who it was that did."""
+    def _is_here(self, publications: Sequence[Publication]) -> bool:
+        """Whether this replica has published any of them."""
+        return any(one.by == str(self._holder) for one in publications)
+
+    def _publish(self, entry: Entry, output: SinkOutput) -> Publication:
+        """Publish to one sink; what holds there, from here or from another."""
         wanted = Publication(
             epoch=entry.epoch,
             digest=output.digest,
@@ -145,7 +149,7 @@ class EpochRunner:
         held = side.publish(wanted, output.output, self._holder)
         if disagrees(wanted, held):
             self._compare(entry.epoch, output, held, copy)
-        return held.by
+        return held
 
     def _compare(self, epoch: int, output: SinkOutput, held: Publication, copy: pa.Table | None) -> None:
         """The digests differ: look at the rows; if they are really different, say so and wait for the verdict."""

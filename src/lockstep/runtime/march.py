@@ -10,7 +10,8 @@ from typing import Protocol
 
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
-from lockstep.runtime.pacing import COLD_EPOCHS, EpochCost, next_record_limit, smoothed_s
+from lockstep.connect.protocols import Publication
+from lockstep.runtime.pacing import COLD_EPOCHS, EpochCost, first_record_limit, next_record_limit, smoothed_s
 from lockstep.store.protocols import Entry, Holder, Published, Store
 
 
@@ -58,9 +59,10 @@ class March:
         self._begun_s: dict[int, float] = {}
         self._done_s = elapsed_s()
         self._lock = threading.Lock()
-        self._limit = settings.records_per_epoch_start
+        self._limit = first_record_limit(settings)
         self._cost = EpochCost()
-        self._published_by: dict[int, list[str]] = {}
+        self._publications: dict[int, list[Publication]] = {}
+        self._unnoted: Published | None = None
         # Stillness counts from here: booting and seeding have a limit of their own.
         self.at = Standpoint(epoch=min(stages.values()), moved_us=clock())
         self._taken_up = self.at.epoch
@@ -84,10 +86,10 @@ class March:
             self._begun_s.setdefault(epoch, self._elapsed_s())
             self.at = replace(self.at, working_on=max(epoch, self.at.working_on))
 
-    def done(self, stage: int, entry: Entry, published_by: Sequence[str]) -> None:
-        """A stage has computed an epoch and seen to it that it is published: by these, one for each of its sinks."""
+    def done(self, stage: int, entry: Entry, publications: Sequence[Publication]) -> None:
+        """A stage has computed an epoch and seen to it that it is published: these hold, one for each of its sinks."""
         with self._lock:
-            self._published_by.setdefault(entry.epoch, []).extend(published_by)
+            self._publications.setdefault(entry.epoch, []).extend(publications)
             self._epochs[stage] = entry.epoch
             if min(self._epochs.values()) < entry.epoch:
                 return
@@ -100,14 +102,16 @@ class March:
         took_s = self._took_s(entry, now)
         self._note_published(entry, now, took_s)
         if self.at.done_us:
-            self._cost = self._cost.after(entry.records, took_s)
+            cold = entry.epoch - self._taken_up <= COLD_EPOCHS
+            # Slow and small as they are, cold epochs would tell that records cost nothing.
+            self._cost = self._cost if cold else self._cost.after(entry.records, took_s)
             self._limit = next_record_limit(
                 self._limit,
                 entry.records,
                 took_s,
                 self._settings,
                 self._cost.fixed_s,
-                cold=entry.epoch - self._taken_up < COLD_EPOCHS,
+                cold=cold,
                 waited_s=_waited_s(entry),
             )
         self.at = Standpoint(
@@ -121,22 +125,27 @@ class March:
         )
 
     def _note_published(self, entry: Entry, now_us: int, took_s: float) -> None:
-        """Whoever published an epoch notes it; if it died before it could, whoever sees that next."""
-        by = self._published_by.pop(entry.epoch, [])
-        here = str(self._holder) in by
-        if not by or (not here and self._store.published(entry.epoch, entry.epoch)):
+        """Whoever published an epoch notes it. If it died before it could, another does, an epoch later."""
+        if self._unnoted is not None and not self._store.published(self._unnoted.epoch, self._unnoted.epoch):
+            self._store.add_published(self._unnoted)
+        self._unnoted = None
+        held = self._publications.pop(entry.epoch, [])
+        if not held:
             return
-        self._store.add_published(
-            Published(
-                epoch=entry.epoch,
-                replica=self._holder.replica if here else Holder.replica_of(by[0]),
-                published_us=now_us,
-                records=entry.records,
-                ingested_oldest_us=entry.ingested_oldest_us,
-                ingested_newest_us=entry.ingested_newest_us,
-                epoch_s=took_s,
-            )
+        here = any(one.by == str(self._holder) for one in held)
+        published = Published(
+            epoch=entry.epoch,
+            replica=self._holder.replica if here else Holder.replica_of(held[0].by),
+            published_us=now_us if here else max(one.published_us for one in held) or now_us,
+            records=entry.records,
+            ingested_oldest_us=entry.ingested_oldest_us,
+            ingested_newest_us=entry.ingested_newest_us,
+            epoch_s=took_s,
         )
+        if here:
+            self._store.add_published(published)
+        else:
+            self._unnoted = published
 
     def _took_s(self, entry: Entry, now_us: int) -> float:
         """From when the epoch could have begun: sealed, and the one before it done.

@@ -48,8 +48,10 @@ def next_marks(
 
     ``advanced`` says which sources have records in the new epoch: those are not idle, however long ago the epoch before
     was. After a pause of the whole job there is a backlog, and a mark that went on with the clock would make it late.
+    And while no record came at all, event time has not begun: what comes first may be a history of any age.
     """
     found: dict[str, int | None] = {}
+    has_begun = any(_known_mark(step, previous, observed.get(step.id)) is not None for step in steps)
     for step in steps:
         if step.follows:
             found |= _followed_marks(step, previous)
@@ -60,7 +62,7 @@ def next_marks(
         mark = _known_mark(step, previous, observed.get(step.id))
         quiet = not any(advanced.get(source, False) for source in step.sources)
         quiet = quiet and not _was_paused(previous, epoch_time_us, pause_us)
-        found[step.id] = _idle_mark(step, mark, previous, epoch_time_us) if previous and quiet else mark
+        found[step.id] = _idle_mark(step, mark, previous, epoch_time_us) if previous and has_begun and quiet else mark
     return found
 
 
@@ -107,6 +109,7 @@ def _idle_mark(step: TimeStep, mark: int | None, previous: Entry, epoch_time_us:
         return mark
     latest = epoch_time_us - step.out_of_order_us
     if mark is None:
+        # Others have begun, and nothing came from here yet: whoever may never come holds nobody back.
         return latest
     # The mark of an epoch that was idle too has gone on already, up to its own epoch time.
     was_idle = previous.epoch_time_us - active_us >= step.idle_after_us

@@ -20,7 +20,8 @@ SLACK_CATCHING_UP = 2.0
 TELLING_SHARE = 0.1
 """An epoch that held less of the record limit than this was not slow because of its records."""
 GROWTH = 4
-"""The record limit grows by this much from one epoch to the next at most: a backlog of millions is met in few steps."""
+"""The record limit grows by this much from one epoch to the next at most; by half of it if only the line through what
+was seen speaks for more, since the line may lie and an epoch that is far too long throws replicas out of the set."""
 COLD_EPOCHS = 5
 """The first epochs of a process also compile and load: they may raise the record limit, and do not lower it."""
 FRESH_S = 5.0
@@ -157,6 +158,15 @@ class EpochCost:
         return max(0.0, took_s - slope * mean)
 
 
+def first_record_limit(settings: RunSettings) -> int:
+    """The record limit before anything was measured.
+
+    >>> first_record_limit(RunSettings(records_per_epoch_max=5000))
+    5000
+    """
+    return min(settings.records_per_epoch_start, settings.records_per_epoch_max)
+
+
 def next_record_limit(
     limit: int,
     records: int,
@@ -186,7 +196,7 @@ def next_record_limit(
     take as long again: many in few epochs is the only way to keep up.
 
     >>> next_record_limit(1000, 1000, 1.7, RunSettings(epoch_target_s=1.0), fixed_s=1.5)
-    4000
+    2000
 
     A process that is still cold is slow whatever the epoch holds:
 
@@ -198,13 +208,16 @@ def next_record_limit(
     >>> next_record_limit(1000, 1000, 1.0, RunSettings(epoch_target_s=1.0, epoch_target_behind_s=2.0), waited_s=30)
     2000
     """
-    target_s = epoch_target_s(waited_s, settings)
-    if epoch_s <= 0 or (records < limit * 0.8 and epoch_s <= target_s) or records < limit * TELLING_SHARE:
+    is_full = records >= limit * 0.8
+    target_s = epoch_target_s(waited_s if is_full else 0.0, settings)
+    if epoch_s <= 0 or (not is_full and epoch_s <= target_s) or records < limit * TELLING_SHARE:
         return limit
     allowed_s = max(target_s - fixed_s, fixed_s)
     wanted = int(max(records, 1) * allowed_s / max(epoch_s - fixed_s, 0.001))
-    lowest = limit if cold else settings.records_per_epoch_min
-    return max(lowest, min(wanted, limit * GROWTH, settings.records_per_epoch_max))
+    sure = int(max(records, 1) * target_s / epoch_s)
+    wanted = min(wanted, max(limit * GROWTH // 2, min(limit * GROWTH, sure)))
+    wanted = max(limit, wanted) if cold else wanted
+    return max(settings.records_per_epoch_min, min(wanted, settings.records_per_epoch_max))
 
 
 def epoch_target_s(waited_s: float, settings: RunSettings) -> float:

@@ -14,7 +14,7 @@ from lockstep.config import RunSettings
 from lockstep.connect.protocols import Advance, SourceSide
 from lockstep.connect.sources.stage import StageSide
 from lockstep.runtime.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks
-from lockstep.runtime.pacing import View, Wait, decide
+from lockstep.runtime.pacing import View, Wait, decide, first_record_limit
 from lockstep.runtime.sightings import Sightings
 from lockstep.store.protocols import Entry, Holder, Item, Store
 
@@ -51,7 +51,7 @@ class Proposer:
         self._ready_s = 0.0
         self._previous: Entry | None = None
         self._observed: Mapping[str, int | None] = {}
-        self._limit = settings.records_per_epoch_start
+        self._limit = first_record_limit(settings)
         self._sightings = Sightings()
 
     def ready(self, epoch: int, observed: Mapping[str, int | None], limit: int | None = None) -> None:

@@ -82,7 +82,7 @@ class SimReplica(SimProcess):
         self._entry = Entry(-1, 0, {})
         self._next_state = State()
         self._observed: dict[str, int | None] = {}
-        self._published_by: list[str] = []
+        self._held: list[Publication] = []
         self._is_hit = False
         self._clock = world.clock(self.name)
         self._store = cast("Store", StoreAt(world.store, world.refuse_write))
@@ -340,7 +340,7 @@ class SimReplica(SimProcess):
                 self.world.history.read(name, positions, by=self._who)
         self._observed = observe(start, self._entry.cut)
         self._next_state = self.computed(start, self._entry)
-        self._published_by = []
+        self._held = []
         return self.world.epoch_s(self.name)
 
     def computed(self, start: Cut, entry: Entry) -> State:
@@ -370,7 +370,7 @@ class SimReplica(SimProcess):
             self.world.history.published(side)
         elif self.zombie:
             self.tell("publishes second")
-        self._published_by.append(held.by)
+        self._held.append(held)
         if not disagrees(wanted, held):
             return 0.005
         self._diverge(sink, held, ours)
@@ -410,7 +410,7 @@ class SimReplica(SimProcess):
         assert self.march is not None
         self._store.add_observed(self._entry.epoch, self._observed)
         self.moved_us = self.world.timeline.now_us
-        self.march.done(_STAGE, self._entry, self._published_by)
+        self.march.done(_STAGE, self._entry, self._held)
         return 0.002
 
     def _commit_epoch(self) -> float:

@@ -87,6 +87,20 @@ def test_what_replicas_cost_is_told_from_the_latencies(document: dict[str, Any])
     assert [(row["replicas"], row["p50 ms"]) for row in cost.rows] == [(1, 90.0), (2, 150.0)]
 
 
+def test_all_workloads_stand_beside_each_other_and_a_wrong_result_has_no_figure(document: dict[str, Any]) -> None:
+    document["workloads"]["chain_1"] = {**document["workloads"]["word_count"], "title": "one step"}
+    wrong = {**RIGHT, "right": False, "lost": 3}
+    document["cells"] += [
+        {**_cell("latency", "spark", figures=_latency(7.0, 9.0), check=RIGHT), "workload": "chain_1"},
+        {**_cell("latency", "lockstep-1", figures=_latency(5.0), check=wrong), "workload": "chain_1"},
+    ]
+    glance = next(table for table in tables(document) if table.title.startswith("latency, p50"))
+    assert glance.rows == [
+        {"workload": "word count", "Lockstep-1": "90 / 20", "Lockstep-2": "150 / 20", "Spark": "200 / 20"},
+        {"workload": "one step", "Lockstep-1": "not right", "Lockstep-2": "-", "Spark": "7 / 9"},
+    ]
+
+
 def test_the_page_needs_nothing_else_and_says_what_went_wrong(document: dict[str, Any]) -> None:
     text = page(document)
     assert "<svg" in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lockstep.runtime.marks import TimeStep, next_active, next_marks
 from lockstep.store.protocols import Entry
 
@@ -63,3 +65,21 @@ def test_a_pause_of_the_job_is_no_silence_of_its_sources_even_if_the_first_epoch
     assert resumed.marks == {"at": 100 * S}
     assert resumed.active_us == {"events": 160 * S}
     assert _after(resumed, 161 * S, records=10).marks == {"at": 100 * S}
+
+
+def test_event_time_has_not_begun_before_the_first_record_however_long_nothing_comes() -> None:
+    entry = Entry(0, 1_000_000 * S, {"events": {"0": 0}}, {"at": None}, active_us={"events": 1_000_000 * S})
+    for second in range(1, 61):
+        entry = _after(entry, (1_000_000 + second) * S)
+    assert entry.marks == {"at": None}
+    history = _after(entry, 1_000_061 * S, records=10)
+    assert _after(history, 1_000_062 * S, observed_us=50 * S, records=10).marks == {"at": 50 * S}
+
+
+def test_a_source_that_never_came_does_not_hold_back_one_that_did() -> None:
+    steps = (STEP, TimeStep("other", ("others",), out_of_order_us=2 * S, idle_after_us=5 * S))
+    silent = {"events": 100 * S, "others": 100 * S}
+    previous = Entry(7, 110 * S, {"events": {"0": 5}, "others": {"0": 0}}, {"at": 50 * S, "other": None}, 5, None, None)
+    previous = replace(previous, active_us=silent)
+    marks = next_marks(steps, previous, {"at": 60 * S}, 111 * S, {"events": True, "others": False})
+    assert marks == {"at": 60 * S, "other": 109 * S}

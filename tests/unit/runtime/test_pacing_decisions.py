@@ -106,14 +106,18 @@ def test_a_replica_with_nothing_to_do_stays_in_the_set() -> None:
     limit=st.integers(100, 2_000_000),
     records=st.integers(0, 2_000_000),
     epoch_s=st.floats(0.001, 1000),
+    fixed_s=st.floats(0, 10),
     waited_s=st.floats(0, 1000),
+    cold=st.booleans(),
 )
 def test_the_record_limit_stays_within_its_bounds_and_grows_in_steps(
-    limit: int, records: int, epoch_s: float, waited_s: float
+    limit: int, records: int, epoch_s: float, fixed_s: float, waited_s: float, *, cold: bool
 ) -> None:
-    new = next_record_limit(limit, records, epoch_s, RunSettings(), waited_s=waited_s)
-    assert RunSettings().records_per_epoch_min <= new <= RunSettings().records_per_epoch_max
+    settings = RunSettings(records_per_epoch_min=100, records_per_epoch_max=2_000_000)
+    new = next_record_limit(limit, records, epoch_s, settings, fixed_s, waited_s=waited_s, cold=cold)
+    assert 100 <= new <= 2_000_000
     assert new <= GROWTH * limit
+    assert not cold or new >= limit
 
 
 def test_a_slow_epoch_lowers_the_record_limit_although_it_was_not_full() -> None:
@@ -147,18 +151,31 @@ def test_slow_records_still_make_epochs_smaller() -> None:
     assert 500 < limit < 1500
 
 
-def test_a_backlog_ends_in_few_large_epochs_and_what_comes_after_it_in_small_ones() -> None:
-    """Two million records wait. An epoch takes 0.4 s and 5 us a record, the first five a second longer."""
-    limit, cost, waiting, now_s, taken = 20_000, EpochCost(), 2_000_000, 0.0, list[int]()
-    while waiting:
-        records = min(limit, waiting)
-        took_s = 0.4 + records * 5e-6 + (1 if len(taken) < COLD_EPOCHS else 0)
-        cost = cost.after(records, took_s)
-        cold, waited_s = len(taken) < COLD_EPOCHS, now_s
-        limit = next_record_limit(limit, records, took_s, RunSettings(), cost.fixed_s, cold=cold, waited_s=waited_s)
-        waiting, now_s = waiting - records, now_s + took_s
-        taken.append(records)
-    assert now_s < 2_000_000 * 5e-6 * 2, "at most twice what the records alone take"
-    for _ in range(20):
-        limit = next_record_limit(limit, limit, 0.4 + limit * 5e-6, RunSettings(), 0.4, waited_s=0.1)
-    assert 0.4 + limit * 5e-6 < 1.5, "who is not behind is not made to wait"
+def _worked_off(settings: RunSettings, backlog: int = 4_000_000) -> list[tuple[int, float]]:
+    """Records and seconds of the epochs in which a backlog ends: 0.4 s each and 5 us a record, cold ones 2 s more."""
+    limit, cost, now_s, done = 20_000, EpochCost(), 0.0, list[tuple[int, float]]()
+    while backlog:
+        records, cold = min(limit, backlog), len(done) < COLD_EPOCHS
+        took_s = 0.4 + records * 5e-6 + (2 if cold else 0)
+        cost = cost if cold else cost.after(records, took_s)
+        limit = next_record_limit(limit, records, took_s, settings, cost.fixed_s, cold=cold, waited_s=now_s)
+        backlog, now_s = backlog - records, now_s + took_s
+        done.append((records, took_s))
+    return done
+
+
+def test_a_backlog_is_worked_off_in_large_epochs_and_none_of_them_outlasts_the_lag_timeout() -> None:
+    settings = RunSettings()
+    done = _worked_off(settings)
+    assert max(took_s for _, took_s in done) < settings.lag_timeout_s
+    warm_s = sum(took_s for _, took_s in done[COLD_EPOCHS:])
+    patient_s = sum(took_s for _, took_s in _worked_off(RunSettings(epoch_target_behind_s=0))[COLD_EPOCHS:])
+    assert warm_s < 0.8 * patient_s, "whoever is behind is not held to epochs of a second"
+    assert all(records == 20_000 for records, _ in done[:COLD_EPOCHS]), "being cold is not having slow records"
+    large = next(number for number, (records, _) in enumerate(done) if records > 300_000)
+    assert large <= COLD_EPOCHS + 3, "and few steps lead to the large ones"
+
+
+def test_a_record_that_waited_long_is_no_backlog_if_its_epoch_was_not_full() -> None:
+    settings = RunSettings(epoch_target_s=1.0, epoch_target_behind_s=2.0)
+    assert next_record_limit(10_000, 5_000, 1.5, settings, waited_s=3600) == int(5_000 / 1.5)

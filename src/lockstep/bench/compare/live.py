@@ -146,29 +146,36 @@ class LiveRun:
         """Whether the eye saw anything after a moment."""
         return any(seen_us > at_us for seen_us in self.seen_us())
 
-    def settle(self, timeout_s: float, settle_s: float, expected: Sequence[Row] | None = None) -> Comparison:
+    @property
+    def noted(self) -> int:
+        """How much the eye has noted so far, in bytes."""
+        return self.seen_log.stat().st_size if self.seen_log.exists() else 0
+
+    def settle(
+        self, timeout_s: float, settle_s: float, expected: Sequence[Row] | None = None, *, noted: int = 0
+    ) -> Comparison:
         """End the feeding, then wait until the output is right or the time is over; how it then is.
 
-        Compared is when something new was seen and then nothing more for a while: reading all the output takes a core.
+        Compared is when more was seen than was ``noted``, and then nothing for a while: reading it all takes a core.
         """
         self.stop_feeding()
         deadline_s = time.monotonic() + timeout_s
-        seen = self._wait_quiet(deadline_s, settle_s, 0)
+        noted = self._wait_quiet(deadline_s, settle_s, noted)
         if expected is None:
             expected = self.workload.expected(read_input(self.workload, self.folder))
         while True:
             found = compare(self.workload, self.engine.rows(self.workload, self.folder), expected)
             if found.agrees or time.monotonic() > deadline_s:
                 return found
-            seen = self._wait_quiet(deadline_s, settle_s, seen)
+            noted = self._wait_quiet(deadline_s, settle_s, noted)
 
-    def _wait_quiet(self, deadline_s: float, settle_s: float, seen: int) -> int:
-        """Until more was noted than ``seen``, and then nothing for a while; how much is noted then."""
-        size, since_s = seen, time.monotonic()
-        while time.monotonic() < deadline_s and (size == seen or time.monotonic() - since_s < settle_s):
-            now = self.seen_log.stat().st_size if self.seen_log.exists() else 0
-            if now != size:
-                size, since_s = now, time.monotonic()
+    def _wait_quiet(self, deadline_s: float, settle_s: float, before: int) -> int:
+        """Until more is noted than ``before``, and then nothing for a while; how much is noted then."""
+        size, since_s = before, time.monotonic()
+        while time.monotonic() < deadline_s and (size == before or time.monotonic() - since_s < settle_s):
+            self._eye.check()
+            if self.noted != size:
+                size, since_s = self.noted, time.monotonic()
             time.sleep(0.1)
         return size
 

@@ -109,9 +109,9 @@ def throughput(task: Task) -> Outcome:
         ready_s = run.wait_ready()
         bulk.give(task.folder, 0, cut)
         _wait_warm(run, task.size.settle_s)
-        begun_us = wall_us()
+        begun_us, noted = wall_us(), run.noted
         bulk.give(task.folder, cut, len(bulk.files))
-        check = run.settle(timeout_s, task.size.settle_s, bulk.expected)
+        check = run.settle(timeout_s, task.size.settle_s, bulk.expected, noted=noted)
         counts, costs = run.counts(), run.meter.costs
     ended_us = max((seen_us for seen_us, _ in counts), default=begun_us)
     seconds = max(1e-6, (ended_us - begun_us) / US_PER_S)

@@ -59,12 +59,14 @@ TITLES: Mapping[str, str] = {
     "state": "Lockstep's epoch and the number of keys in state",
     "partitions": "Lockstep's epoch and the number of shuffle partitions",
 }
+GLANCES: Mapping[str, str] = {"throughput": "records per second", "latency": "latency, p50 / p99 in ms"}
+"""Measures of which one table shows all workloads beside each other."""
 _WORST = ("failover", "restart")
 
 
 def tables(document: Document) -> list[Figures]:
-    """One table for each measure and workload, then what replicas cost."""
-    found = []
+    """Throughput and latency at a glance, one table for each measure and workload, then what replicas cost."""
+    found = [Figures(f"{title}, at a glance", glance(document, measure)) for measure, title in GLANCES.items()]
     for measure, title in TITLES.items():
         for workload in _workloads(document, measure):
             name = document["workloads"].get(workload, {}).get("title", "")
@@ -72,6 +74,41 @@ def tables(document: Document) -> list[Figures]:
             found.append(Figures(f"{title}: {name}" if name else title, rows))
     found += [Figures(f"what replicas cost: {title}", rows) for title, rows in replica_costs(document)]
     return [table for table in found if table.rows]
+
+
+def glance(document: Document, measure: str) -> list[Row]:
+    """A row for each workload, a column for each engine; nothing if there is only one workload, or one engine."""
+    workloads = _workloads(document, measure)
+    measured = {cell["engine"] for cell in document["cells"] if cell["measure"] == measure and "figures" in cell}
+    engines = [name for name in document["engines"] if name in measured]
+    if len(workloads) < 2 or len(engines) < 2:
+        return []
+    return [
+        {
+            "workload": document["workloads"][workload]["title"],
+            **{document["engines"][name]["title"]: _in_short(document, measure, workload, name) for name in engines},
+        }
+        for workload in workloads
+    ]
+
+
+def _in_short(document: Document, measure: str, workload: str, engine: str) -> str:
+    """What was measured in a word: a figure of a result that was not right is none."""
+    group = [
+        cell
+        for cell in document["cells"]
+        if (cell["measure"], cell["workload"], cell["engine"]) == (measure, workload, engine)
+    ]
+    if any("error" in cell for cell in group):
+        return "failed"
+    done = [cell["figures"] for cell in group if "figures" in cell]
+    if not done:
+        return "-"
+    if not all(cell["check"]["right"] for cell in group if "figures" in cell):
+        return "not right"
+    names = ("records_per_s",) if measure == "throughput" else ("p50_ms", "p99_ms")
+    values = [joined([figures.get(name) for figures in done], worst=False) for name in names]
+    return " / ".join("-" if value is None else f"{value:,.0f}" for value in values)
 
 
 def _workloads(document: Document, measure: str) -> list[str]:

@@ -15,7 +15,7 @@ from lockstep.bench.engines.environments import PROGRAMS
 from lockstep.bench.engines.input import OUTPUT
 from lockstep.bench.engines.readers import PublishedEpochs
 from lockstep.config import STORE_FOLDER
-from lockstep.control.overview import spares
+from lockstep.control.overview import run_settings, spares
 from lockstep.store.protocols import Progress, Store
 from lockstep.store.sqlite_store import open_store
 
@@ -77,7 +77,7 @@ class LockstepEngine:
     def settled(self, folder: Path) -> bool:
         """Whether the spare is warm, too: booting it takes a core for some seconds, once."""
         with _store(folder) as store:
-            return store is not None and any(one["ready"] for one in spares(store))
+            return store is not None and (not run_settings(store).spares or any(one["ready"] for one in spares(store)))
 
     def victim(self, folder: Path) -> int | None:
         """The driver of the replica that is ahead: the one whose death could hurt."""
