@@ -55,14 +55,17 @@ def _is_ours(process: psutil.Process) -> bool:
 
 
 def _shared_jvm() -> set[int]:
-    """The JVM of this process's own Spark session and what it started: PySpark ends them when Python exits."""
+    """The JVM of this process's own Spark session and what it started: it ends when Python exits."""
+    early = sys.modules.get("lockstep.runtime.jvm")
     context = sys.modules.get("pyspark.core.context")
     gateway = getattr(getattr(context, "SparkContext", None), "_gateway", None)
-    jvm = getattr(gateway, "proc", None)
-    if jvm is None or jvm.poll() is not None:
-        return set()
+    found = [one._process for one in getattr(early, "_in_use", ())] + [getattr(gateway, "proc", None)]
+    return {pid for jvm in found if jvm is not None and jvm.poll() is None for pid in _family(jvm.pid)}
+
+
+def _family(pid: int) -> set[int]:
     try:
-        return {jvm.pid, *(child.pid for child in psutil.Process(jvm.pid).children(recursive=True))}
+        return {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
     except psutil.Error:
         return set()
 

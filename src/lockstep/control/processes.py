@@ -18,7 +18,7 @@ import psutil
 
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.environment import process_environment
-from lockstep.runtime.launching import jvm_command, spark_home
+from lockstep.runtime.launching import jvm_command
 from lockstep.runtime.orders import DRAIN
 from lockstep.runtime.spec import ReplicaSpec
 
@@ -114,7 +114,7 @@ class ReplicaProcess(Group):
 def with_jvm(spec: ReplicaSpec) -> ReplicaSpec:
     """Tell a process that is about to be started which JVM it has to start itself."""
     settings = spec.parsed_settings().spark_of(spec.replica)
-    return replace(spec, jvm=jvm_command(settings), spark_home=str(spark_home()))
+    return replace(spec, jvm=jvm_command(settings))
 
 
 def announced(spec: ReplicaSpec) -> Path:

@@ -29,12 +29,15 @@ _TIMEOUT_S = 120.0
 class Jvm:
     """A JVM that boots. It ends with this process: its standard input is our end of a pipe."""
 
-    def __init__(self, command: Sequence[str], spark_home: str, folder: Path) -> None:
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
         # In the folder of whoever boots, not in /tmp: if it is killed meanwhile, this goes with the rest.
         self._folder = Path(tempfile.mkdtemp(prefix="jvm-", dir=folder))
         self._connection = self._folder / "connection"
-        environment = {"SPARK_HOME": spark_home, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(self._connection)}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **environment})
+        # With a home Spark gives its Python processes an archive of sources to import PySpark from, and each of them
+        # compiles what it imports, a second of work; without one they import the installed package, compiled once.
+        environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+        environment |= {"SPARK_CONNECT_MODE": "0", _CONNECTION: str(self._connection)}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
 
     def connection(self) -> tuple[int, str] | None:
         """Its port and secret, once it listens; None if it has ended instead."""
@@ -71,11 +74,11 @@ _in_use: list[Jvm] = []
 """Held for as long as this process lives: a JVM whose pipe is let go ends."""
 
 
-def boot(command: Sequence[str], spark_home: str, folder: Path) -> None:
+def boot(command: Sequence[str], folder: Path) -> None:
     """Start the JVM that the next session of this process uses. Its port and secret are in ``folder`` for a moment."""
     for left in folder.glob("jvm-*"):
         shutil.rmtree(left, ignore_errors=True)
-    _booting.append(Jvm(command, spark_home, folder))
+    _booting.append(Jvm(command, folder))
 
 
 @contextmanager

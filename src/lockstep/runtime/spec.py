@@ -37,7 +37,6 @@ class ReplicaSpec:
     settings: dict[str, Any]
     jvm: list[str] = field(default_factory=list)
     """The command of its JVM, to be started before anything is loaded; empty: PySpark starts one."""
-    spark_home: str = ""
 
     def write(self, path: Path) -> None:
         """Write it where the process will read it."""

@@ -17,7 +17,7 @@ def main() -> None:
     what, path = sys.argv[1:3]
     spec = json.loads(Path(path).read_text(encoding="utf-8"))
     if spec["jvm"]:
-        boot(spec["jvm"], spec["spark_home"], Path(path).parent)
+        boot(spec["jvm"], Path(path).parent)
     if what == "spare":
         from lockstep.runtime import spare
 

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lockstep.config import SparkSettings
 from lockstep.runtime.environment import open_session, process_environment
+from lockstep.runtime.jvm import boot
+from lockstep.runtime.launching import jvm_command
 
 CORES = 2
 """Enough to see what goes wrong in parallel; more of them only wait for each other over a test's few records."""
@@ -32,7 +35,11 @@ def opened_session(scratch: Path, cores: int = CORES, conf: Mapping[str, str] = 
     # Workers inherit what this process has: it becomes a replica's process for as long as the session lives.
     os.environ.update(process_environment())
     time.tzset()
-    opened = open_session("lockstep-tests", SparkSettings(master=f"local[{cores}]", conf=conf), scratch)
+    settings = SparkSettings(master=f"local[{cores}]", conf=conf)
+    # As a replica starts its own; a session that was opened here before has left one, which PySpark uses again.
+    if SparkContext._gateway is None and (command := jvm_command(settings)):
+        boot(command, scratch)
+    opened = open_session("lockstep-tests", settings, scratch)
     _hush(opened)
     _shared.append(opened)
     try:

@@ -41,7 +41,7 @@ def test_the_command_is_spark_s_own_and_asked_for_once(tmp_path: Path, monkeypat
 
 
 def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does(tmp_path: Path) -> None:
-    jvm.boot([sys.executable, "-c", LISTENS], "/spark", tmp_path)
+    jvm.boot([sys.executable, "-c", LISTENS], tmp_path)
     with jvm.booted():
         assert (os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]) == ("4711", "secret")
     assert "PYSPARK_GATEWAY_PORT" not in os.environ and "PYSPARK_GATEWAY_SECRET" not in os.environ
@@ -56,7 +56,7 @@ def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does(tmp_p
 def test_a_jvm_that_ends_instead_is_replaced_by_pyspark_s_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    jvm.boot([sys.executable, "-c", "raise SystemExit(3)"], "/spark", tmp_path)
+    jvm.boot([sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
     with jvm.booted():
         assert "PYSPARK_GATEWAY_PORT" not in os.environ
     assert "has ended" in capsys.readouterr().err
