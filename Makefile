@@ -50,7 +50,7 @@ bench: runtime ## measure the epoch and compare with other engines; results, pag
 	-@$(PYTHON_ENV) -m lockstep bench compare --save $(BENCH)
 	@$(PYTHON_ENV) -m lockstep bench docs
 
-chaos: runtime ## hurt a job with two replicas for 10 minutes, check every row, write chaos-report.html (SEED=n repeats a run)
+chaos: runtime ## hurt a job with two replicas for 10 minutes, check every row, write chaos-report.html (SEED=n: the same actions)
 	@$(PYTHON_ENV) -m lockstep chaos run --minutes 10 --replicas 2 $(if $(SEED),--seed $(SEED))
 
 bench-engines: runtime ## install the engines that Lockstep is compared with, each in an environment of its own

@@ -44,6 +44,8 @@ def pages() -> dict[str, str]:
             link = f"{name}.md" if name in classes else f"{page}#{_anchor(name)}"
             index.append(f"| [`{prefix}.{name}`]({link}) | {_first_line(_documentation(name, value, package))} |")
         index.append("")
+    made["settings.md"] = _settings_page()
+    index += ["## Settings", "", "[All of them](settings.md), with their defaults.", ""]
     made["README.md"] = "\n".join([NOTE, "", *index])
     return {name: f"{text.strip()}\n" for name, text in sorted(made.items())}
 
@@ -60,6 +62,38 @@ def _functions_page(package: str, prefix: str, functions: dict[str, Any]) -> str
         shown, text = f"{prefix}.{name}{_signature(value)}", _text(_documentation(name, value, package))
         parts += [f"## {name}", "", _code(shown), "", text, ""]
     return "\n".join(parts)
+
+
+def _settings_page() -> str:
+    """Every setting with its default and the text below it in the code."""
+    config = import_module("lockstep.config")
+    parts = [NOTE, "", "# Settings", "", _SETTINGS, ""]
+    for title, cls in (("[run]", config.RunSettings), ("[spark]", config.SparkSettings)):
+        parts += [f"## `{title}`", "", _text(inspect.getdoc(cls) or ""), "", "| name | default | |", "|---|---|---|"]
+        texts = _field_texts(cls)
+        for name, field in cls.model_fields.items():
+            default = field.get_default(call_default_factory=True)
+            shown = "" if default == {} else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+            parts.append(f"| `{name}` | {shown} | {_inline(' '.join(texts.get(name, '').split()))} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+_SETTINGS = """\
+They stand in `lockstep.toml` in the project folder, in `Job(...)`, or on the command line (`--set epoch_interval_s=0.2`, `--spark-conf KEY=VALUE`); the last wins. Names
+that end in `_s` are seconds, or durations as people write them (`"200 ms"`). `[replica.r1.spark]` holds what one replica has of its own."""
+
+
+def _field_texts(cls: type) -> dict[str, str]:
+    """The text below each field of a class."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: str(text.value.value)
+        for field, text in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
 
 
 def _class_page(name: str, cls: type, prefix: str) -> str:

@@ -32,6 +32,7 @@ class RunSettings(_Strict):
     """How a job runs. Every limit has a unit and a default that suits a laptop."""
 
     replicas: int = Field(default=2, ge=1, le=16)
+    """How many replicas compute every epoch."""
     epoch_interval_s: Seconds = 0.1
     """Shortest time between two seals; pacing stretches it to 1.3 times the slowest replica's epoch."""
     heartbeat_interval_s: Seconds = 1.0
@@ -45,9 +46,11 @@ class RunSettings(_Strict):
 
     Shorter than the lag timeout, or replicas that are busy with it would leave the set."""
     records_per_epoch_min: int = Field(default=100, ge=1)
+    """The record limit adapts, but not below this."""
     records_per_epoch_start: int = Field(default=20_000, ge=1)
     """The record limit before anything was measured: a first start over a large backlog begins small."""
     records_per_epoch_max: int = Field(default=2_000_000, ge=1)
+    """Nor above this."""
     lead_epochs_max: int = Field(default=50, ge=1)
     """Nobody seals further than this beyond the slowest replica in the set."""
     lag_timeout_s: Seconds = 3.0
@@ -64,9 +67,11 @@ class RunSettings(_Strict):
     restarts_max: int = Field(default=8, ge=0)
     """Restarts of one replica within ``restart_window_s`` before it is given up."""
     restart_window_s: Seconds = 600.0
+    """How far back restarts are counted."""
     restart_backoff_s: Seconds = 0.5
     """Wait before the second restart in a row; doubles up to ``restart_backoff_max_s``."""
     restart_backoff_max_s: Seconds = 30.0
+    """The longest wait between two restarts."""
     spares: int = Field(default=1, ge=0, le=4)
     """Processes that have booted and wait, so that a replica that died is back in seconds; 0 for none.
 
@@ -74,6 +79,8 @@ class RunSettings(_Strict):
     a master that is not local, where it would hold executors.
     """
     on_divergence: Literal["stop", "continue"] = "stop"
+    """What to do if two replicas computed different rows and no third can tell who is right: stop the job, or go on
+    with the copy that was published."""
     stop_timeout_s: Seconds = 30.0
     """How long a graceful stop may take before it becomes a hard one."""
     retention_epochs_min: int = Field(default=200, ge=10)
@@ -86,8 +93,11 @@ class SparkSettings(_Strict):
     """What goes to Spark: the master and any ``spark.*`` setting."""
 
     master: str = "local[1]"
+    """Spark's master URL, as each replica uses it: `local[2]` gives each two task threads."""
     driver_memory: str = "1g"
+    """The JVM's heap, per replica and per spare."""
     conf: Mapping[str, str] = Field(default_factory=dict)
+    """Any `spark.*` setting; they may also stand in the table directly, as people paste them."""
 
 
 class ReplicaSettings(_Strict):
@@ -108,8 +118,8 @@ class Settings(_Strict):
         own = self.replica.get(replica)
         if own is None:
             return self.spark
-        extra = dict(own.spark)
-        conf = {**self.spark.conf, **extra.pop("conf", {})}
+        extra = _spark_table(own.spark)
+        conf = {**self.spark.conf, **extra.pop("conf")}
         return SparkSettings.model_validate({**self.spark.model_dump(), **extra, "conf": conf})
 
 
@@ -134,7 +144,10 @@ def load_settings(
     conf = {**spark["conf"], **(spark_overrides or {}).get("conf", {})}
     raw["spark"] = {**spark, **(spark_overrides or {}), "conf": conf}
     try:
-        return Settings.model_validate(raw)
+        settings = Settings.model_validate(raw)
+        for replica in settings.replica:
+            settings.spark_of(replica)
+        return settings
     except ValidationError as error:
         lines = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
         raise EnvironmentError_(

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.cli.main import app
+from lockstep.errors import EnvironmentError_
 from lockstep.sim.exploring import Wish, explore
 from lockstep.sim.running import Failure
 from lockstep.sim.scenario import random_scenario
@@ -67,6 +68,11 @@ def test_a_seed_is_told_as_a_story() -> None:
     assert re.fullmatch(r" +0\.000 s  supervisor1 +starts", lines[0])
     assert all(re.match(r" +\d+\.\d{3} s  \S+ +\S", line) for line in lines[:-1])
     assert lines[-1].endswith("every promise held")
+
+
+def test_a_story_of_many_seeds_is_refused_and_not_forgotten() -> None:
+    refused = CliRunner().invoke(app, ["sim", "--seeds", "5", "--trace"]).exception
+    assert isinstance(refused, EnvironmentError_) and "--trace tells of one seed" in str(refused)
 
 
 def test_a_broken_promise_ends_with_a_command_that_breaks_it_again() -> None:

@@ -45,7 +45,8 @@ class Order:
 
     def command(self) -> str:
         """The command that does it again."""
-        words = ["lockstep", "chaos", "run", "--seed", str(self.seed), "--minutes", f"{self.minutes:g}"]
+        elsewhere = ["--project", str(self.project)] if self.project.resolve() != Path.cwd() else []
+        words = ["lockstep", *elsewhere, "chaos", "run", "--seed", str(self.seed), "--minutes", f"{self.minutes:g}"]
         words += ["--replicas", str(self.replicas), "--rate", f"{self.rate:g}"]
         words += [word for name in self.only for word in ("--only", name)]
         words += ["--reference", str(self.reference)] if self.reference is not None else []

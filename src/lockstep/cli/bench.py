@@ -46,9 +46,9 @@ _COMMANDS = {
         "The warm stateful epoch and the restart of a replica, split into their parts (about 6 minutes).",
         "epoch --quick",
     ),
-    "all": ("All of them, one after the other.", "all --save"),
+    "all": ("All of the above, one after the other.", "all --save"),
 }
-_ALL = ["store", "latency", "throughput", "api", "failover"]
+_ALL = ["store", "epoch", "latency", "throughput", "api", "failover"]
 
 
 def _add_command(name: str, about: str, example: str) -> None:

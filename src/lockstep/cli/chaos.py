@@ -55,7 +55,7 @@ def run(
     Ctrl-C once ends the chaos and still checks; twice ends everything at once.
 
     Exit code 0 only if every checker is content; then the folder is removed. Exit code 1 if one is not: then the folder
-    is kept and named, with the seed. 2 if it was refused before anything ran.
+    is kept and named, with the seed. 2 if it was refused before anything ran, 130 after a second Ctrl-C.
 
     [bold]Examples[/bold]
 

@@ -45,8 +45,8 @@ def sim(
 ) -> None:
     """Simulate a job under faults and check every promise after every step.
 
-    A seed fixes everything: who crashes or hangs when, how long writes take, which clock jumps. Nothing runs but this
-    process: no Spark, no files. Exit code 1 if a promise broke; then the first failing seed is shown, shrunk.
+    A seed fixes everything: who crashes or hangs when, how long writes take, which clock jumps. Replicas, supervisor and
+    store are models in one process: no Spark, no files. Exit code 1 if a promise broke; then the first failing seed is shown, shrunk.
 
     [bold]Examples[/bold]
 
@@ -59,6 +59,8 @@ def sim(
     if bugs:
         _list_bugs()
         return
+    if trace and (seed is None or seeds is not None):
+        raise EnvironmentError_("LS0016", "--trace tells of one seed", hint="name it with --seed, without --seeds.")
     wish = _wish(plant, replicas, changed or [])
     if seed is not None and seeds is None:
         raise typer.Exit(_run_one(wish, seed, trace=trace))
