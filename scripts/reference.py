@@ -80,8 +80,9 @@ def _settings_page() -> str:
 
 
 _SETTINGS = """\
-They stand in `lockstep.toml` in the project folder, in `Job(...)`, or on the command line (`--set epoch_interval_s=0.2`, `--spark-conf KEY=VALUE`); the last wins. Names
-that end in `_s` are seconds, or durations as people write them (`"200 ms"`). `[replica.r1.spark]` holds what one replica has of its own."""
+They are in `lockstep.toml` in the project folder, in `Job(...)`, or on the command line (`--set epoch_interval_s=0.2`,
+`--spark-conf KEY=VALUE`); the last wins. Names that end in `_s` are seconds, or durations as people write them
+(`"200 ms"`). `[replica.r1.spark]` holds what one replica has of its own."""
 
 
 def _field_texts(cls: type) -> dict[str, str]:

@@ -45,8 +45,9 @@ def sim(
 ) -> None:
     """Simulate a job under faults and check every promise after every step.
 
-    A seed fixes everything: who crashes or hangs when, how long writes take, which clock jumps. Replicas, supervisor and
-    store are models in one process: no Spark, no files. Exit code 1 if a promise broke; then the first failing seed is shown, shrunk.
+    A seed fixes everything: who crashes or hangs when, how long writes take, which clock jumps. Replicas, supervisor
+    and store are models in one process: no Spark, no files. Exit code 1 if a promise broke; then the first
+    failing seed is shown, shrunk.
 
     [bold]Examples[/bold]
 

@@ -24,7 +24,8 @@ _INTRODUCTION = """\
 
 Every figure here was measured on the machine named beside it, by the command named beside it, and is stored as JSON in
 [benchmarks/results](../benchmarks/results). Nothing is left out because it is unfavourable.
-`lockstep bench list` says what can be measured here; `make bench` compares again and writes this page anew; *before and after* stays as it was measured."""
+`lockstep bench list` says what can be measured here; `make bench` compares again and writes this page anew; *before and
+after* stays as it was measured."""
 
 _METHOD = """\
 ## How the comparison is made
