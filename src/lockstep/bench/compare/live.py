@@ -22,6 +22,7 @@ from lockstep.control.processes import kill_each, kill_tree
 
 READY_TIMEOUT_S = 120.0
 SETTLED_TIMEOUT_S = 60.0
+SILENCE_S_MAX = 60.0
 FIRST_RESULT_TIMEOUT_S = 120.0
 FEED_MAX_S = 3600.0
 """A feeder that nobody ends does so by itself."""
@@ -167,12 +168,19 @@ class LiveRun:
             found = compare(self.workload, self.engine.rows(self.workload, self.folder), expected)
             if found.agrees or time.monotonic() > deadline_s:
                 return found
-            noted = self._wait_quiet(deadline_s, settle_s, noted)
+            before, noted = noted, self._wait_quiet(deadline_s, settle_s, noted)
+            if noted == before:
+                return found
 
     def _wait_quiet(self, deadline_s: float, settle_s: float, before: int) -> int:
-        """Until more is noted than ``before``, and then nothing for a while; how much is noted then."""
+        """Until more is noted than ``before``, and then nothing for a while; how much is noted then.
+
+        Whoever is silent for a minute has said everything: it is not waited for until the deadline.
+        """
         size, since_s = before, time.monotonic()
-        while time.monotonic() < deadline_s and (size == before or time.monotonic() - since_s < settle_s):
+        while time.monotonic() < deadline_s:
+            if time.monotonic() - since_s >= (SILENCE_S_MAX if size == before else settle_s):
+                break
             self._eye.check()
             if self.noted != size:
                 size, since_s = self.noted, time.monotonic()
