@@ -76,6 +76,10 @@ def _show(found: Found) -> None:
     _show_python(found.python)
     _heading("output mode")
     _line(f"{found.output_mode}: {found.output_meaning}")
+    if found.advice:
+        _heading("look again")
+        for one in found.advice:
+            _line(one, "yellow")
     _heading("checkpoint")
     _show_checkpoint(found)
     _section("pinned for all replicas", [(key, _short(value)) for key, value in found.pinned.items()])

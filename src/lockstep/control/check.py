@@ -27,7 +27,7 @@ from lockstep.plan.encode import function_name
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
 from lockstep.plan.loops import LoopEnd
-from lockstep.plan.steps import Sink, Step
+from lockstep.plan.steps import Sink, Source, Step, Union, upstream
 from lockstep.runtime.environment import RESULT_PINS, environment_hash, open_session, process_environment
 from lockstep.runtime.replica import explained_failure, source_frames
 from lockstep.runtime.source import LockstepSource
@@ -88,6 +88,8 @@ class Found:
     pinned: Mapping[str, str]
     checkpoint_epoch: int | None
     """The newest sealed epoch of the job in this folder, None if it has not run here."""
+    advice: tuple[str, ...]
+    """What is allowed and yet seldom meant."""
     obstacles: tuple[str, ...]
     """Why what is in this folder cannot go on with this job; empty if it can, or if there is nothing."""
 
@@ -109,8 +111,24 @@ def check_job(loaded: LoadedJob, project: Path, spark_overrides: Mapping[str, An
         python=tuple(_python(step, loaded.path.parent) for step in graph.python_steps if _function(step)),
         pinned=RESULT_PINS,
         checkpoint_epoch=epoch,
+        advice=tuple(advice(graph)),
         obstacles=tuple(obstacles),
     )
+
+
+def advice(graph: Graph) -> list[str]:
+    """What the plan of a job allows and its author seldom means."""
+    said = []
+    for step in graph.event_times:
+        before = [one for one in upstream(step) if one is not step]
+        sources = sorted(one.id for one in before if isinstance(one, Source))
+        if any(isinstance(one, Union) for one in before) and not any(one.stateful for one in before):
+            said.append(
+                f'event_time "{step.id}" comes after the union of {" and ".join(sources)}: it follows whichever is '
+                "ahead, and what another one brings later is late. Put .event_time(...) before .union(...): then the "
+                "one that is behind counts."
+            )
+    return said
 
 
 def _compiled(

@@ -109,9 +109,21 @@ class Proposer:
         return advance.records > 0 or (before is not None and dict(before) != dict(advance.positions))
 
     def _advances(self, previous: Entry | None, now_us: int) -> dict[str, Advance]:
+        """How far each source goes: to an equal share of the record limit; what some leave, the others may have."""
         share = max(1, self._limit // max(1, len(self._sources)))
+        advances = self._advances_to(share, self._sources, previous, now_us)
+        eager = [name for name, one in advances.items() if one.records >= share / 2]
+        left = self._limit - sum(one.records for one in advances.values())
+        if 0 < len(eager) < len(advances) and left > share / 2:
+            sides = {name: self._sources[name] for name in eager}
+            advances |= self._advances_to(share + left // len(eager), sides, previous, now_us)
+        return advances
+
+    def _advances_to(
+        self, share: int, sides: Mapping[str, SourceSide], previous: Entry | None, now_us: int
+    ) -> dict[str, Advance]:
         advances = {}
-        for name, side in self._sources.items():
+        for name, side in sides.items():
             since = previous.cut.get(name) if previous else None
             if previous is not None and previous.ending and since is not None and not isinstance(side, StageSide):
                 # Its end was seen: what comes after it belongs to another run.

@@ -55,6 +55,18 @@ def _sealer(store: Store, place: Place, replica: str = "r0", **more: Any) -> Sea
     return Sealer(store, store.begin(replica, pid=1), sources, STEPS, SETTINGS, more.pop("on_failure", _raise), **more)
 
 
+def test_a_source_with_little_leaves_its_share_of_the_record_limit_to_those_with_much(
+    store: Store, place: Place
+) -> None:
+    many = collection([{"n": n} for n in range(100)], schema="n bigint")
+    few = collection([{"n": 0}], schema="n bigint")
+    sides = {name: source_side(spec, place, name) for name, spec in (("many", many), ("few", few), ("much", many))}
+    settings = RunSettings(records_per_epoch_start=30)
+    sealer = Sealer(store, store.begin("r0", pid=1), sides, (), settings, _raise)
+    found = {name: one.records for name, one in sealer._advances(None, START_US).items()}
+    assert found == {"few": 1, "many": 14, "much": 14}
+
+
 def _raise(error: LockstepError) -> None:
     raise error
 
