@@ -108,6 +108,7 @@ def test_the_command_to_run_it_again_names_everything_that_was_given(tmp_path: P
         as_json=False,
     )
     assert order.command() == (
-        "lockstep chaos run --seed 3 --minutes 0.5 --replicas 3 --rate 50 --only kill-jvm --reference answers.py "
-        "'my job.py'"
+        f"lockstep --project {tmp_path} chaos run --seed 3 --minutes 0.5 --replicas 3 --rate 50 --only kill-jvm "
+        "--reference answers.py 'my job.py'"
     )
+    assert replace(order, project=Path.cwd()).command().startswith("lockstep chaos run")
