@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -90,11 +91,14 @@ class PythonStep:
     def _call(self, values: dict[str, Any]) -> list[dict[str, Any]]:
         result = self.function(Record(values))
         outcomes = [result] if self.kind == "map" else list(result)
-        returned = Returned(self.step, self.schema)
-        rows = [returned.row(outcome) for outcome in outcomes]
+        rows = [self._returned.row(outcome) for outcome in outcomes]
         for row in rows:
-            returned.check_types(row)
+            self._returned.check_values(tuple(map(row.get, self.schema.names)))
         return rows
+
+    @cached_property
+    def _returned(self) -> Returned:
+        return Returned(self.step, self.schema)
 
     def _whole(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         visible = batch.select([name for name in batch.schema.names if not name.startswith("__")])
