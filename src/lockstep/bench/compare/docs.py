@@ -111,11 +111,13 @@ def merged(documents: Sequence[Document]) -> Document | None:
     if not chosen:
         return None
     used = [one for one in compared if any(one is document for document in chosen.values())]
+    cells = [cell for one in used for cell in _measured(one) if chosen[_table_of(cell)] is one]
+    engines, workloads = {cell["engine"] for cell in cells}, {cell["workload"] for cell in cells}
     return {
         **used[-1],
-        "engines": {name: facts for one in used for name, facts in one["engines"].items() if not facts["missing"]},
-        "workloads": {name: facts for one in used for name, facts in one["workloads"].items()},
-        "cells": [cell for one in used for cell in _measured(one) if chosen[_table_of(cell)] is one],
+        "engines": {name: facts for one in used for name, facts in one["engines"].items() if name in engines},
+        "workloads": {name: facts for one in used for name, facts in one["workloads"].items() if name in workloads},
+        "cells": cells,
         "runs": [summary(one) for one in used],
     }
 
