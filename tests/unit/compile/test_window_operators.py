@@ -11,11 +11,14 @@ import lockstep as ls
 from lockstep import F
 from lockstep.api.stream import Stream
 from lockstep.api.windowed import WindowedStream
+from lockstep.compile.families import FAMILIES
 from lockstep.compile.keyed import operator_of
 from lockstep.errors import PlanError
 from lockstep.keyed.codec import utc_time
 from lockstep.plan.windowed import WindowStep
 from tests.unit.keyed.turns_for_windows import Epoch, Event, Keys
+
+assert FAMILIES, "they register their operators when they are imported"
 
 COLUMNS = pa.schema([("c0", pa.string()), ("c1", pa.int64()), ("c2", pa.timestamp("us", "UTC"))])
 TIME = pa.timestamp("us", "UTC")

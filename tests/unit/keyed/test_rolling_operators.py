@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lockstep.compile.families import FAMILIES
 from lockstep.compile.keyed import operator_of
 from lockstep.errors import FunctionError, PlanError
 from lockstep.keyed.operator import Operator
@@ -19,6 +20,8 @@ from lockstep.plan.rolling import RollingAggregate, RollingExtreme, RollingFold,
 from lockstep.plan.schema import parse_schema
 from tests.unit.keyed.driving_for_keyed import Emission, Given, cut, drive
 from tests.unit.plan.fakes_for_plan import source
+
+assert FAMILIES, "they register their operators when they are imported"
 
 Row = tuple[str | None, int | None]
 SCHEMA = pa.schema([("user", pa.string()), ("n", pa.int64())])
