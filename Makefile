@@ -15,7 +15,7 @@ help: ## show this list
 demo: runtime ## run the demo: kill replicas with -9 and see no gap in the output (about 2.5 minutes)
 	@$(PYTHON_ENV) -m lockstep demo
 
-test: check ## run the checks, then all tests: unit, sim, spark, chaos (about 15 minutes)
+test: check ## run the checks, then all tests: unit, sim, spark, chaos (about 14 minutes)
 	@$(PYTEST) $(SIDE_BY_SIDE) src tests/unit tests/sim
 	@$(PYTEST) $(SIDE_BY_SIDE) tests/spark
 	@$(PYTEST) tests/chaos
