@@ -27,7 +27,7 @@ from lockstep.plan.encode import function_name
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
 from lockstep.plan.loops import LoopEnd
-from lockstep.plan.steps import Sink, Source, Step, Union, upstream
+from lockstep.plan.steps import Sink, Step, Union, sources_before, upstream
 from lockstep.runtime.environment import RESULT_PINS, environment_hash, open_session, process_environment
 from lockstep.runtime.replica import explained_failure, source_frames
 from lockstep.runtime.source import LockstepSource
@@ -121,12 +121,12 @@ def advice(graph: Graph) -> list[str]:
     said = []
     for step in graph.event_times:
         before = [one for one in upstream(step) if one is not step]
-        sources = sorted(one.id for one in before if isinstance(one, Source))
         if any(isinstance(one, Union) for one in before) and not any(one.stateful for one in before):
+            united = " and ".join(sources_before(step))
             said.append(
-                f'event_time "{step.id}" comes after the union of {" and ".join(sources)}: it follows whichever is '
-                "ahead, and what another one brings later is late. Put .event_time(...) before .union(...): then the "
-                "one that is behind counts."
+                f'event_time "{step.id}" comes after the union of {united}: it follows whichever is ahead, and what '
+                "another one brings later is late. Put .event_time(...) before .union(...): then the one that is "
+                "behind counts."
             )
     return said
 

@@ -547,6 +547,11 @@ def upstream(step: Step, inputs_of: Callable[[Step], Iterable[Step]] = lambda st
             waiting.extend(inputs_of(current))
 
 
+def sources_before(step: Step) -> tuple[str, ...]:
+    """The names of the sources whose records reach a step, in the order of the alphabet."""
+    return tuple(sorted({before.id for before in upstream(step) if isinstance(before, Source)}))
+
+
 def event_times_before(step: Step) -> tuple[EventTime, ...]:
     """The event times that hold for a step's output, in order of creation; empty if there is none."""
     found = [earlier for earlier in upstream(step, _timed_inputs) if isinstance(earlier, EventTime)]

@@ -18,7 +18,7 @@ from lockstep.errors import LockstepError, RunError
 from lockstep.faults.windows import Window, reached
 from lockstep.runtime.checkpoint import batch_epoch
 from lockstep.runtime.divergence import describe, differing_rows
-from lockstep.runtime.fence import disagrees, goes_on, judged_divergence
+from lockstep.runtime.fence import disagrees, goes_on, is_any_ours, judged_divergence
 from lockstep.runtime.march import March
 from lockstep.runtime.output import SinkOutput, through_driver, through_executors
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
@@ -83,7 +83,7 @@ class EpochRunner:
         self._store.add_digests([self._digest(epoch, output) for output in outputs])
         self._reached(Window.DIGEST_NOT_PUBLISHED, epoch)
         publications = self._publish_all(entry, outputs)
-        here = self._is_here(publications)
+        here = is_any_ours(publications, self._holder)
         self._reached(Window.PUBLISHED_NOT_NOTED, epoch, published_here=here)
         self._rows_last = sum(output.rows for output in outputs)
         self._store.add_observed(epoch, self._observed())
@@ -121,13 +121,9 @@ class EpochRunner:
         held: list[Publication] = []
         for output in outputs:
             if held:
-                self._reached(Window.BETWEEN_TWO_SINKS, entry.epoch, published_here=self._is_here(held))
+                self._reached(Window.BETWEEN_TWO_SINKS, entry.epoch, published_here=is_any_ours(held, self._holder))
             held.append(self._publish(entry, output))
         return held
-
-    def _is_here(self, publications: Sequence[Publication]) -> bool:
-        """Whether this replica has published any of them."""
-        return any(one.by == str(self._holder) for one in publications)
 
     def _publish(self, entry: Entry, output: SinkOutput) -> Publication:
         """Publish to one sink; what holds there, from here or from another."""

@@ -8,6 +8,17 @@ from lockstep.connect.protocols import Publication
 from lockstep.store.protocols import Divergence, Holder
 
 
+def is_any_ours(publications: Iterable[Publication], holder: Holder) -> bool:
+    """Whether any of these publications is the holder's own.
+
+    >>> is_any_ours([Publication(7, "aa", 1, "r0.1", "v1")], Holder("r0", 1))
+    True
+    >>> is_any_ours([Publication(7, "aa", 1, "r0.1", "v1")], Holder("r0", 2))
+    False
+    """
+    return any(one.by == str(holder) for one in publications)
+
+
 def disagrees(wanted: Publication, held: Publication) -> bool:
     """Whether the same code computed something else: other versions of a job may answer differently.
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication
+from lockstep.runtime.fence import is_any_ours
 from lockstep.runtime.pacing import COLD_EPOCHS, EpochCost, first_record_limit, next_record_limit, smoothed_s
 from lockstep.store.protocols import Entry, Holder, Published, Store
 
@@ -132,7 +133,7 @@ class March:
         held = self._publications.pop(entry.epoch, [])
         if not held:
             return
-        here = any(one.by == str(self._holder) for one in held)
+        here = is_any_ours(held, self._holder)
         published = Published(
             epoch=entry.epoch,
             replica=self._holder.replica if here else Holder.replica_of(held[0].by),

@@ -10,7 +10,7 @@ from lockstep.plan.graph import Graph
 from lockstep.plan.joins import IntervalJoin
 from lockstep.plan.loops import loop_journal
 from lockstep.plan.stages import Boundary, Stage, stage_journal
-from lockstep.plan.steps import EventTime, Source, event_times_before, upstream
+from lockstep.plan.steps import EventTime, event_times_before, sources_before
 from lockstep.store.protocols import Entry
 
 PAUSE_US = 10_000_000
@@ -51,7 +51,8 @@ def next_marks(
     And while no record came at all, event time has not begun: what comes first may be a history of any age.
     """
     found: dict[str, int | None] = {}
-    has_begun = any(_known_mark(step, previous, observed.get(step.id)) is not None for step in steps)
+    known = {step.id: _known_mark(step, previous, observed.get(step.id)) for step in steps}
+    has_begun = any(mark is not None for mark in known.values())
     for step in steps:
         if step.follows:
             found |= _followed_marks(step, previous)
@@ -59,7 +60,7 @@ def next_marks(
         if ending > QUIET_EPOCHS * step.level:
             found[step.id] = END_US
             continue
-        mark = _known_mark(step, previous, observed.get(step.id))
+        mark = known[step.id]
         quiet = not any(advanced.get(source, False) for source in step.sources)
         quiet = quiet and not _was_paused(previous, epoch_time_us, pause_us)
         found[step.id] = _idle_mark(step, mark, previous, epoch_time_us) if previous and has_begun and quiet else mark
@@ -134,7 +135,7 @@ def is_over(entry: Entry | None, steps: tuple[TimeStep, ...]) -> bool:
 def time_steps(graph: Graph) -> tuple[TimeStep, ...]:
     """What sealing has to know of the job's ``event_time`` steps, and of the journals inside it that carry time."""
     declared = [
-        TimeStep(step.id, _sources_of(step), step.out_of_order_us, step.idle_after_us, _level(graph, step))
+        TimeStep(step.id, sources_before(step), step.out_of_order_us, step.idle_after_us, _level(graph, step))
         for step in graph.event_times
     ]
     inside = [_of_boundary(graph, boundary) for boundary in graph.boundaries if boundary.follows]
@@ -169,7 +170,3 @@ def _level(graph: Graph, step: EventTime) -> int:
 
 def _declared(steps: Iterable[EventTime]) -> tuple[tuple[str, int], ...]:
     return tuple((step.id, step.out_of_order_us) for step in steps)
-
-
-def _sources_of(step: EventTime) -> tuple[str, ...]:
-    return tuple(sorted({before.id for before in upstream(step) if isinstance(before, Source)}))

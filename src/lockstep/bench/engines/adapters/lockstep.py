@@ -17,7 +17,7 @@ from lockstep.bench.engines.readers import PublishedEpochs
 from lockstep.config import STORE_FOLDER
 from lockstep.control.overview import run_settings, spares
 from lockstep.store.protocols import Progress, Store
-from lockstep.store.sqlite_store import open_store
+from lockstep.store.sqlite_store import list_jobs, open_store
 
 QUERIES = ("q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8")
 _FILLING = "lockstep.bench.engines.adapters.lockstep_journal"
@@ -103,8 +103,7 @@ def _progress(folder: Path) -> list[Progress]:
 @contextmanager
 def _store(folder: Path) -> Iterator[Store | None]:
     """The job's store, None before it is made."""
-    jobs = folder / STORE_FOLDER / "jobs"
-    names = [path.name for path in jobs.iterdir() if path.is_dir()] if jobs.is_dir() else []
+    names = list_jobs(folder / STORE_FOLDER)
     if not names:
         yield None
         return
