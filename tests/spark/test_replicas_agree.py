@@ -105,7 +105,9 @@ def _several_sinks() -> ls.Job:
     )
     events.to(ls.files("raw"))
     events.filter("n % 2 = 0").select("n").to(ls.files("even", format="jsonl"))
-    events.select("user", "n").to(ls.sqlite("out.db", table="numbers"))
+    numbers = events.select("user", "n")
+    numbers.to(ls.sqlite("out.db", table="numbers"))
+    numbers.to(ls.files("numbers"))
     return job
 
 
@@ -121,14 +123,17 @@ def _seen(ran: Trial, epoch: int | None = None) -> dict[str, list[str]]:
         "raw": sorted(map(repr, ran.rows("raw", epoch))),
         "even": sorted(map(repr, ran.rows("even", epoch))),
         "numbers": sorted(map(repr, ran.rows("out.db", epoch, "numbers"))),
+        "the same in files": sorted(map(repr, ran.rows("numbers", epoch))),
     }
 
 
 def _wanted(rows: list[Row]) -> dict[str, list[str]]:
+    numbers = sorted(repr({"user": row["user"], "n": row["n"]}) for row in rows)
     return {
         "raw": sorted(map(repr, rows)),
         "even": sorted(repr({"n": row["n"]}) for row in rows if row["n"] % 2 == 0),
-        "numbers": sorted(repr({"user": row["user"], "n": row["n"]}) for row in rows),
+        "numbers": numbers,
+        "the same in files": numbers,
     }
 
 
@@ -139,7 +144,7 @@ def test_all_sinks_of_a_job_get_each_epoch_once_whichever_replica_is_first(trial
     for epoch in range(3):
         ran.epoch(events=_events(epoch) if epoch != 1 else [])
         assert _seen(ran, epoch) == _wanted(_events(epoch) if epoch != 1 else []), f"epoch {epoch}"
-        assert len(ran.digests(epoch)) == 6
+        assert len(ran.digests(epoch)) == 8
     assert _seen(ran) == _wanted([*_events(0), *_events(2)])
     assert ran.store.digest_mismatches() == []
 

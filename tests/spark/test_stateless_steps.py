@@ -18,6 +18,7 @@ from tests.spark.harness import START_US, Trial
 
 Row = dict[str, Any]
 SCHEMA = "user string, ok boolean, n bigint, place struct<city: string, zip: int>, tags array<string>"
+LETTERS = "letter string, position int"
 FIRST: list[Row] = [
     {"user": "ann", "ok": True, "n": 1, "place": {"city": "Ulm", "zip": 89073}, "tags": ["a", "b"]},
     {"user": None, "ok": None, "n": 7, "place": None, "tags": None},
@@ -34,6 +35,10 @@ def _doubled(record: Any) -> Row:
 def _letters(record: Any) -> Iterator[Row]:
     for position, letter in enumerate(record.user or ""):
         yield {"letter": letter, "position": position}
+
+
+def _capital(record: Any) -> Row:
+    return {"letter": record.letter.upper(), "position": record.position}
 
 
 def _in_arrow(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -62,7 +67,9 @@ def _job() -> ls.Job:
         ls.files("nested")
     )
     small.map(_doubled, schema="user string, twice bigint").to(ls.files("mapped"))
-    small.flat_map(_letters, schema="letter string, position int").to(ls.files("flattened"))
+    small.flat_map(_letters, schema=LETTERS).to(ls.files("flattened"))
+    letters = small.map(_doubled, schema="user string, twice bigint").flat_map(_letters, schema=LETTERS)
+    letters.map(_capital, schema=LETTERS).filter("letter <> 'B'").to(ls.files("chained"))
     small.map_batches(_in_arrow, schema="user string, n_plus bigint").to(ls.files("in-arrow"))
     small.map_batches(_none_for_most, schema="user string").to(ls.files("fewer"))
     return job
@@ -162,6 +169,19 @@ def test_flat_map_makes_any_number_of_records_of_each(ran: Trial) -> None:
         for rows in (FIRST, SECOND)
     ]
     _same(ran, "flattened", *wanted)
+
+
+def test_functions_right_after_each_other_are_called_in_turn(ran: Trial) -> None:
+    wanted = [
+        [
+            {"letter": letter.upper(), "position": position}
+            for row in rows
+            for position, letter in enumerate(row["user"] or "")
+            if letter.upper() != "B"
+        ]
+        for rows in (FIRST, SECOND)
+    ]
+    _same(ran, "chained", *wanted)
 
 
 def test_map_batches_works_on_arrow_and_may_reorder_columns(ran: Trial) -> None:

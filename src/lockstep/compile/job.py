@@ -28,7 +28,7 @@ from lockstep.plan.stages import Stage, StageSink, stage_journal
 from lockstep.plan.steps import Aggregate, EventTime, Sink, Source, Step, upstream
 from lockstep.store.arrow import arrow_schema
 
-SINK = "__sink"
+BRANCH = "__branch"
 
 SourceFrame = Callable[[Source, Hidden, int], DataFrame]
 """The DataFrame of a source with these hidden columns, for the stage with this number."""
@@ -36,25 +36,21 @@ SourceFrame = Callable[[Source, Hidden, int], DataFrame]
 
 @dataclass(frozen=True)
 class SinkPart:
-    """One sink of the union: its number, the struct column that holds its rows, and their schema."""
+    """One sink of the union: the branch that its rows are in, and their schema."""
 
     step: Sink
-    number: int
+    branch: int
+    """Its number; sinks that take the same rows share one."""
     schema: pa.Schema
 
-    @property
-    def column(self) -> str:
-        """The struct column that holds this sink's rows, null in the rows of the others."""
-        return rows_column(self.number)
 
-
-def rows_column(number: int) -> str:
-    """The name of the struct column of the sink with this number.
+def rows_column(branch: int) -> str:
+    """The name of the struct column of the branch with this number, null in the rows of the others.
 
     >>> rows_column(0)
     '__rows_0'
     """
-    return f"__rows_{number}"
+    return f"__rows_{branch}"
 
 
 @dataclass(frozen=True)
@@ -125,14 +121,24 @@ class _StageCompiler:
         """The stage, lowered."""
         for step in self._stage.steps:
             self._lower(step)
-        sinks = self._stage.sinks
-        frames = [self._lowered[id(sink)].frame for sink in sinks]
-        for sink, frame in zip(sinks, frames, strict=True):
+        for sink in self._stage.sinks:
             if isinstance(sink, StageSink):
-                self._context.written[sink.id] = frame.schema
+                self._context.written[sink.id] = self._lowered[id(sink)].frame.schema
         times = tuple(step.id for step in self._stage.event_times)
-        frame, parts = _united(sinks, frames)
+        frame, parts = self._united()
         return Compiled(self._stage, frame, parts, times, tuple(self._journals.values()))
+
+    def _united(self) -> tuple[DataFrame, tuple[SinkPart, ...]]:
+        branches = self._stage.branches
+        frames = [self._lowered[id(first)].frame for first, *_ in branches]
+        schemas = [frame.schema for frame in frames]
+        tagged = [
+            _branch(frame, sinks[0], number, schemas)
+            for number, (frame, sinks) in enumerate(zip(frames, branches, strict=True))
+        ]
+        number_of = {sink.id: number for number, sinks in enumerate(branches) for sink in sinks}
+        parts = (SinkPart(sink, number_of[sink.id], _arrow(schemas[number_of[sink.id]])) for sink in self._stage.sinks)
+        return reduce(DataFrame.union, tagged), tuple(parts)
 
     def _lower(self, step: Step) -> None:
         inputs = tuple(self._input(step, before) for before in step.inputs)
@@ -173,17 +179,6 @@ def _adds_exactly(step: Step) -> bool:
     return all(one.exact_floats for one in upstream(step) if isinstance(one, Aggregate))
 
 
-def _united(sinks: tuple[Sink, ...], frames: list[DataFrame]) -> tuple[DataFrame, tuple[SinkPart, ...]]:
-    schemas = [frame.schema for frame in frames]
-    branches = [
-        _branch(frame, sink, number, schemas) for number, (sink, frame) in enumerate(zip(sinks, frames, strict=True))
-    ]
-    parts = tuple(
-        SinkPart(sink, number, _arrow(schema)) for number, (sink, schema) in enumerate(zip(sinks, schemas, strict=True))
-    )
-    return reduce(DataFrame.union, branches), parts
-
-
 def _branch(frame: DataFrame, sink: Sink, number: int, schemas: list[StructType]) -> DataFrame:
     rows = []
     for other, schema in enumerate(schemas):
@@ -191,7 +186,7 @@ def _branch(frame: DataFrame, sink: Sink, number: int, schemas: list[StructType]
         # Every field may be null, also one that never is in its own sink: Arrow refuses a null struct of such fields.
         rows.append(own.cast(StructType.fromDDL(spark_schema_text(schema))).alias(rows_column(other)))
     hashes = hash_columns(frame.schema, sink.id)
-    return frame.select(sf.lit(number).alias(SINK), *hashes, *rows)
+    return frame.select(sf.lit(number).alias(BRANCH), *hashes, *rows)
 
 
 def _arrow(schema: StructType) -> pa.Schema:
@@ -199,4 +194,4 @@ def _arrow(schema: StructType) -> pa.Schema:
     return arrow_schema(parse_schema(spark_schema_text(schema)))
 
 
-__all__ = ["HASHES", "SINK", "Compiled", "SinkPart", "compile_job"]
+__all__ = ["BRANCH", "HASHES", "Compiled", "SinkPart", "compile_job"]

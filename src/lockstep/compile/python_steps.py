@@ -179,6 +179,19 @@ class PythonStep:
         self.dead_letters(key, self.step, {**facts, "error": f"{told.fact}: {told.why}"})
 
 
+@dataclass(frozen=True)
+class PythonSteps:
+    """Python steps one after the other in one worker: what one makes need not travel through Spark to the next."""
+
+    steps: tuple[PythonStep, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the functions over a task's batches (the shape ``mapInArrow`` wants)."""
+        for step in self.steps:
+            batches = step(batches)
+        return iter(batches)
+
+
 def _without_marks(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
     if MARK not in batch.schema.names:
         return batch, None

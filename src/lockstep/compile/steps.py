@@ -26,7 +26,7 @@ from lockstep.compile.hidden import (
     mark_of,
     wants_epoch_time,
 )
-from lockstep.compile.python_steps import DeadLetters, Kind, PythonStep
+from lockstep.compile.python_steps import DeadLetters, Kind, PythonStep, PythonSteps
 from lockstep.compile.stages import handed_on, loop_schema, sent_back, taken_up
 from lockstep.compile.tasks import together
 from lockstep.compile.types import check_comparisons, check_same_types
@@ -57,6 +57,15 @@ OBSERVED_TIME = "time_us"
 
 
 @dataclass(frozen=True)
+class Functions:
+    """Python steps that run one after the other in one worker, the frame they read and the one they make."""
+
+    steps: tuple[PythonStep, ...]
+    read: DataFrame
+    made: DataFrame
+
+
+@dataclass(frozen=True)
 class Lowered:
     """A step as a DataFrame: the user's columns first, then these hidden ones."""
 
@@ -65,6 +74,8 @@ class Lowered:
     hidden: tuple[tuple[str, str], ...] = ()
     sides: Mapping[str, Lowered] = field(default_factory=dict)
     """The side outputs of a keyed step, by name."""
+    functions: Functions | None = None
+    """The Python steps that made the frame, or one that it was made of: a Python step right after joins them."""
 
     @property
     def hidden_names(self) -> tuple[str, ...]:
@@ -296,7 +307,10 @@ def _python(step: Map | FlatMap | MapBatches, kind: Kind, given: Lowered, contex
     # Spark knows the event-time column by its metadata, which a Python function would lose.
     for name in given.hidden_names:
         made[name].metadata = given.frame.schema[name].metadata
-    return Lowered(given.frame.mapInArrow(runner, made), step.columns, hidden)
+    joined = given.functions if given.functions and given.functions.made is given.frame else None
+    read, runners = (joined.read, (*joined.steps, runner)) if joined else (given.frame, (runner,))
+    frame = read.mapInArrow(PythonSteps(runners), made)
+    return Lowered(frame, step.columns, hidden, functions=Functions(runners, read, frame))
 
 
 @_lower.register

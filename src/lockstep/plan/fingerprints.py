@@ -28,13 +28,13 @@ def fingerprint(steps: Sequence[Step], stages: Sequence[Stage]) -> dict[str, Any
         "output_mode": ", ".join(stage.output_mode for stage in stages),
         "sources": [step.id for step in steps if isinstance(step, Source)],
         "stateful": [_stateful(step) for step in steps if step.stateful],
-        # Spark sees one branch per sink, and a step that two sinks need once in each.
+        # A step that two branches need is once in each.
         "operators": [name for stage in stages for name in _operators(stage)],
     }
 
 
 def _operators(stage: Stage) -> list[str]:
-    found = [step.id for sink in stage.sinks for step in stage.upstream(sink) if step.stateful]
+    found = [step.id for sink, *_ in stage.branches for step in stage.upstream(sink) if step.stateful]
     return [name if stage.number == 1 else f"{name} in stage {stage.number}" for name in found]
 
 

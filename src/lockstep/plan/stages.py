@@ -64,6 +64,18 @@ class Stage:
         return (id(reader), id(step)) in self.cuts
 
     @property
+    def branches(self) -> tuple[tuple[Sink, ...], ...]:
+        """The sinks by what they take: Spark computes a branch for all sinks of the same rows, with state of its own.
+
+        A journal inside the job takes hidden columns too, so it has a branch to itself.
+        """
+        found: dict[int, tuple[Sink, ...]] = {}
+        for sink in self.sinks:
+            rows = id(sink.inputs[0]) if type(sink) is Sink else id(sink)
+            found[rows] = (*found.get(rows, ()), sink)
+        return tuple(found.values())
+
+    @property
     def reads(self) -> tuple[Step, ...]:
         """The steps of earlier stages that this one reads through journals, each once."""
         found = {id(b): b for step in self.steps for b in step.inputs if self.is_cut(step, b)}

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from lockstep.config import SparkSettings
 from lockstep.machine import find_java
 from lockstep.runtime.archive import archive_options
+from lockstep.runtime.hadoop_settings import lighten
 from lockstep.runtime.jvm import booted
 from lockstep.runtime.local_files import without_processes
 
@@ -146,6 +147,7 @@ def open_session(name: str, settings: SparkSettings, scratch: Path) -> SparkSess
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     _skip_lookup(session)
     without_processes(session)
+    lighten(session)
     return session
 
 

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from lockstep.compile.digests import add_sums, digest_text, hash_sums
-from lockstep.compile.job import SINK, Compiled, SinkPart, rows_column
+from lockstep.compile.job import BRANCH, Compiled, SinkPart, rows_column
 from lockstep.connect.protocols import Output, Place, StagedFile, Stager
 from lockstep.connect.working import sink_side
 from lockstep.errors import carried_by_spark
@@ -51,17 +51,18 @@ class SinkOutput:
 def through_driver(frame: DataFrame, compiled: Compiled) -> list[SinkOutput]:
     """Run the epoch and bring its rows here."""
     table = collected(frame, compiled.arrow_schema)
-    return [_share(table, part, alone=len(compiled.sinks) == 1) for part in compiled.sinks]
+    alone = all(part.branch == 0 for part in compiled.sinks)
+    return [_share(table, part, alone=alone) for part in compiled.sinks]
 
 
 def _share(table: pa.Table, part: SinkPart, *, alone: bool) -> SinkOutput:
-    mine = table if alone else table.filter(pc.equal(table.column(SINK), part.number))
-    rows = _rows(mine, part.number, part.schema)
+    mine = table if alone else table.filter(pc.equal(table.column(BRANCH), part.branch))
+    rows = _rows(mine, part.branch, part.schema)
     return SinkOutput(part, Output(part.schema, table=rows), digest_text(rows.num_rows, hash_sums(mine)), rows.num_rows)
 
 
-def _rows(tagged: pa.Table | pa.RecordBatch, number: int, schema: pa.Schema) -> pa.Table:
-    column = tagged.column(rows_column(number))
+def _rows(tagged: pa.Table | pa.RecordBatch, branch: int, schema: pa.Schema) -> pa.Table:
+    column = tagged.column(rows_column(branch))
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     batches = [pa.RecordBatch.from_arrays(chunk.flatten(), names=schema.names) for chunk in chunks]
     if not batches:
@@ -77,13 +78,16 @@ def through_executors(
         sinks=json.dumps(
             [[{"kind": part.step.spec.kind, **part.step.spec.to_json()}, part.step.id] for part in compiled.sinks]
         ),
+        branches=tuple(part.branch for part in compiled.sinks),
         schemas=tuple(part.schema for part in compiled.sinks),
         place=(str(place.project), str(place.store), place.job),
         holder=holder,
         epoch=epoch,
     )
     staged = collected(frame.mapInArrow(task, _STAGED_SCHEMA), _STAGED_ARROW).to_pylist()
-    return [_gathered([row for row in staged if row["sink"] == part.number], part) for part in compiled.sinks]
+    return [
+        _gathered([row for row in staged if row["sink"] == number], part) for number, part in enumerate(compiled.sinks)
+    ]
 
 
 def _gathered(staged: list[dict[str, Any]], part: SinkPart) -> SinkOutput:
@@ -101,6 +105,7 @@ class StagingTask:
     """What one executor task does with its rows: write them to staged files, answer with their names and hash sums."""
 
     sinks: str
+    branches: tuple[int, ...]
     schemas: tuple[pa.Schema, ...]
     place: tuple[str, str, str]
     holder: Holder
@@ -117,8 +122,10 @@ class StagingTask:
         sums: dict[int, tuple[int, int]] = {}
         try:
             for batch in batches:
-                for number in pc.unique(batch.column(SINK)).to_pylist():
-                    self._take(batch, number, stagers, sums)
+                present = set(pc.unique(batch.column(BRANCH)).to_pylist())
+                for number, branch in enumerate(self.branches):
+                    if branch in present:
+                        self._take(batch, number, stagers, sums)
         except BaseException:
             for stager in stagers.values():
                 stager.abandon()
@@ -128,12 +135,13 @@ class StagingTask:
     def _take(
         self, batch: pa.RecordBatch, number: int, stagers: dict[int, Stager], sums: dict[int, tuple[int, int]]
     ) -> None:
-        mine = batch.filter(pc.equal(batch.column(SINK), number))
+        branch = self.branches[number]
+        mine = batch.filter(pc.equal(batch.column(BRANCH), branch))
         if number not in stagers:
             stagers[number] = self._stager(number)
             sums[number] = (0, 0)
         sums[number] = add_sums(sums[number], hash_sums(mine))
-        for rows in _rows(mine, number, self.schemas[number]).to_batches():
+        for rows in _rows(mine, branch, self.schemas[number]).to_batches():
             stagers[number].write(rows)
 
     def _stager(self, number: int) -> Stager:

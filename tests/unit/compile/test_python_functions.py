@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lockstep.compile.hidden import arrow_hidden
-from lockstep.compile.python_steps import Kind, PythonStep
+from lockstep.compile.python_steps import Kind, PythonStep, PythonSteps
 from lockstep.errors import LockstepError, from_wire
 
 MARKED = [("__mark", "boolean"), ("__mark_event_time", "timestamp")]
@@ -34,11 +34,11 @@ def _input(rows: list[dict[str, Any]], hidden: Hidden | None = None) -> pa.Recor
     return pa.RecordBatch.from_pylist(rows, pa.schema([*given, *arrow_hidden(hidden or [])]))
 
 
-def _rows(step: PythonStep, *batches: pa.RecordBatch) -> list[dict[str, Any]]:
+def _rows(step: PythonStep | PythonSteps, *batches: pa.RecordBatch) -> list[dict[str, Any]]:
     return [row for batch in step(batches) for row in batch.to_pylist()]
 
 
-def _error(step: PythonStep, *batches: pa.RecordBatch) -> LockstepError:
+def _error(step: PythonStep | PythonSteps, *batches: pa.RecordBatch) -> LockstepError:
     with pytest.raises(RuntimeError) as caught:
         _rows(step, *batches)
     error = from_wire(str(caught.value))
@@ -172,3 +172,23 @@ def test_map_batches_may_return_an_empty_table() -> None:
         lambda batch: pa.table({"user": pa.array([], pa.string()), "n": pa.array([], pa.int64())}), "map_batches"
     )
     assert _rows(step, _input([{"word": "a", "n": 1}])) == []
+
+
+def test_in_a_chain_each_function_takes_what_the_one_before_made_and_marks_pass_by_all() -> None:
+    first = _step(lambda record: {"user": record.word, "n": record.n + 1}, hidden=MARKED)
+    second = _step(lambda record: [{"user": record.user, "n": each} for each in range(record.n)], "flat_map", MARKED)
+    rows: list[dict[str, Any]] = [
+        {"word": None, "n": None, "__mark": True, "__mark_event_time": 5},
+        {"word": "a", "n": 1},
+    ]
+    found = _rows(PythonSteps((first, second)), _input(rows, MARKED))
+    assert [row["__mark_event_time"] is not None for row in found if row["__mark"]] == [True]
+    assert [(row["user"], row["n"]) for row in found if not row["__mark"]] == [("a", 0), ("a", 1)]
+
+
+def test_an_error_in_a_chain_names_the_step_that_it_happened_in() -> None:
+    fine = PythonStep("fine", "map", lambda record: (record.word, record.n), SCHEMA, arrow_hidden([]), "fail", None)
+    wrong = PythonStep("wrong", "map", lambda record: record.missing, SCHEMA, arrow_hidden([]), "fail", None)
+    after = PythonStep("after", "map", lambda record: record, SCHEMA, arrow_hidden([]), "fail", None)
+    error = _error(PythonSteps((fine, wrong, after)), _input([{"word": "a", "n": 1}]))
+    assert 'step "wrong"' in error.fact

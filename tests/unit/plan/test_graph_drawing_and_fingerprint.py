@@ -187,6 +187,18 @@ def test_stateful_steps_in_another_order_are_a_difference() -> None:
     assert differences(both, swapped) == ["the steps with state were: one, two; they are: two, one"]
 
 
+def test_one_more_sink_of_the_same_rows_shares_their_state_and_one_of_other_rows_does_not() -> None:
+    rows = counted(source(), "one")
+    alone = Graph("job", (sink(rows, "x"),))
+    joined = Graph("job", (sink(rows, "x"), sink(rows, "y")))
+    apart = Graph("job", (sink(rows, "x"), sink(Filter("few", rows, Sql("failures >= 5")), "y")))
+    assert [len(graph.stages[0].branches) for graph in (alone, joined, apart)] == [1, 1, 2]
+    assert differences(alone.fingerprint(), joined.fingerprint()) == []
+    assert differences(alone.fingerprint(), apart.fingerprint()) == [
+        "sinks needed the steps with state in the order: one; the order is: one, one"
+    ]
+
+
 def test_the_version_changes_with_the_plan_and_with_the_code_only() -> None:
     assert job().version("code") == job().version("code")
     assert len({job().version("code"), job().version("other"), job(condition="n").version("code")}) == 3
