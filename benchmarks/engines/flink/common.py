@@ -39,7 +39,8 @@ def read(t: StreamTableEnvironment, source: str, columns: str) -> None:
     folder = f"{FOLDER}/work/input/{source}" if BOUNDED else f"{FOLDER}/input/{source}"
     t.execute_sql(
         f"CREATE TABLE `{source}` ({columns}) WITH ('connector' = 'filesystem', 'path' = '{folder}', "
-        f"'format' = 'json', 'source.monitor-interval' = '{LOOK_INTERVAL}')"
+        f"'source.monitor-interval' = '{LOOK_INTERVAL}', "
+        "'format' = 'json', 'json.timestamp-format.standard' = 'ISO-8601')"
     )
 
 

@@ -17,7 +17,7 @@ from lockstep.bench.engines.environments import missing_environment, python_of, 
 from lockstep.bench.engines.input import OUTPUT
 from lockstep.bench.engines.readers import WholeFiles
 
-QUERIES = ("q0", "q1", "q2", "q5", "q7")
+QUERIES = ("q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8")
 
 
 @dataclass(frozen=True)

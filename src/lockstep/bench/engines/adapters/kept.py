@@ -82,7 +82,7 @@ SPARK = KeptEngine(
     title="PySpark by hand",
     guarantee="exactly-once: checkpoints, and a file per batch that replaces itself",
     open_reader=WholeFiles,
-    queries=("q0", "q1", "q2", "q5", "q7"),
+    queries=("q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8"),
     no_query="not written by hand here",
     own_environment=False,
 )
@@ -91,7 +91,7 @@ BYTEWAX = KeptEngine(
     title="Bytewax",
     guarantee="at-least-once here: state is exactly-once by snapshots, a reader of the file sees what came after again",
     open_reader=GrowingFiles,
-    queries=("q0", "q1", "q2"),
+    queries=("q0", "q1", "q2", "q3"),
     no_query="not written by hand here",
 )
 
