@@ -11,6 +11,7 @@ from typing import Any
 import lockstep as ls
 from lockstep import F
 from lockstep.connect.reading import Reader
+from lockstep.runtime.beginning import VERSION_FROM
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import Trial
 
@@ -200,3 +201,27 @@ def test_a_replica_that_joins_late_follows_the_ledger_and_agrees_about_every_epo
     for epoch in range(4):
         assert len(set(ran.digests(epoch).values())) == 1 and len(ran.digests(epoch)) == 2
     assert ran.rows(epoch=3) == [{"user": "ann", "total": 8}]
+
+
+def test_a_sink_of_rows_that_another_sink_has_joins_in_with_the_state_there_is(trial: NewTrial) -> None:
+    def job(*, more: bool) -> ls.Job:
+        made = ls.Job("one-more-sink")
+        events = made.source("events", ls.journal("events", schema="user string, n bigint"))
+        totals = events.key_by("user").agg(total=F.sum("n")).to(ls.files("out"))
+        if more:
+            totals.to(ls.sqlite("totals.db", table="totals", key="user"))
+        return made
+
+    before = trial(job(more=False))
+    before.start()
+    last = before.epoch(events=[{"user": "ann", "n": 1}, {"user": "bob", "n": 2}])
+    before.stop()
+    after = trial(job(more=True))
+    after.now_us = before.now_us
+    # As `lockstep run` notes it for a job whose file has changed.
+    after.store.set_fact(VERSION_FROM, str(last))
+    after.start()
+    after.epoch(events=[{"user": "ann", "n": 10}])
+    assert after.rows(epoch=1) == [{"user": "ann", "total": 11}]
+    # Bob was published before there was this sink: nothing was computed again.
+    assert after.rows("totals.db", table="totals") == [{"user": "ann", "total": 11}]

@@ -6,6 +6,8 @@ import json
 import math
 import os
 import platform
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -151,7 +153,22 @@ def versions() -> dict[str, str]:
         found["java"] = str(find_java().version)
     except LockstepError as error:
         found["java"] = error.fact
+    if commit := _commit():
+        found["commit"] = commit
     return found
+
+
+def _commit() -> str | None:
+    """Which code was measured, if this is a clone of the repository."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    here = Path(__file__).parent
+    said = subprocess.run([git, "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    if said.returncode:
+        return None
+    changed = subprocess.run([git, "diff", "--quiet", "HEAD", "--", here], cwd=here, check=False).returncode
+    return said.stdout.strip() + (" and changes" if changed else "")
 
 
 def cell(value: object) -> str:

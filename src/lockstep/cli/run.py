@@ -35,7 +35,7 @@ def run(
         int | None, typer.Option("--replicas", "-n", min=1, max=16, help="How many replicas; 1 is the plain mode.")
     ] = None,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where Spark runs: local[2], spark://host:7077, yarn, k8s://...")
+        str | None, typer.Option(metavar="URL", help="Where Spark runs: local[1], with more cores local[4].")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -81,7 +81,7 @@ def run(
 
       lockstep run job.py --until-done
 
-      lockstep run jobs.py:alerts --master spark://host:7077 --spark-conf spark.executor.memory=2g
+      lockstep run jobs.py:alerts --master 'local[4]' --spark-conf spark.sql.shuffle.partitions=4
     """
     project = project_of(context).folder
     try:

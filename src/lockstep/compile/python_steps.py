@@ -26,6 +26,8 @@ DeadLetters = Callable[[str, str, dict[str, Any]], None]
 """Keeps a record that a function could not take: (key, step, facts). Called in a worker; the same key is kept once."""
 
 Kind = Literal["map", "flat_map", "map_batches"]
+BATCH_RECORDS_MAX = 10_000
+"""As Spark cuts batches by default."""
 _PART_MASK = (1 << PART_BITS) - 1
 _PARTS_MASK = (1 << 63) - 1
 
@@ -187,9 +189,16 @@ class PythonSteps:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the functions over a task's batches (the shape ``mapInArrow`` wants)."""
-        for step in self.steps:
-            batches = step(batches)
+        for number, step in enumerate(self.steps):
+            batches = step(batches if number == 0 else _cut(batches))
         return iter(batches)
+
+
+def _cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """No more records at a time than Spark would hand on, however many a flat_map has made."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, BATCH_RECORDS_MAX):
+            yield batch.slice(start, BATCH_RECORDS_MAX)
 
 
 def _without_marks(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:

@@ -16,7 +16,8 @@ from lockstep.plan.keyed import BUCKETS, KeyedStep
 from lockstep.plan.stages import Stage
 from lockstep.plan.steps import Source, Step, event_times_before, upstream
 
-FORMAT = 1
+FORMAT = 2
+"""2: a step with state is once in each branch; it was once for each sink."""
 _NO_STATE = ("inputs", "columns", "results")
 """What a step's plain data tells about its results; state does not depend on it."""
 
@@ -63,7 +64,10 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     ([], ['the sources were: logins; they are: logins, clicks'])
     """
     if old.get("format") != new.get("format"):
-        return [f"the checkpoint's format is {old.get('format')}, this version writes {new.get('format')}"]
+        return [
+            f"this release lays state out in another way than the one that wrote it "
+            f"(format {new.get('format')}, not {old.get('format')})"
+        ]
     found = []
     if old["sources"] != new["sources"]:
         found.append(f"the sources were: {_list(old['sources'])}; they are: {_list(new['sources'])}")
@@ -75,7 +79,10 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         found.append(f"the steps with state were: {_list(old_steps)}; they are: {_list(new_steps)}")
     elif old.get("operators", list(old_steps)) != new.get("operators", list(new_steps)):
         was, is_now = _list(old.get("operators", [])), _list(new.get("operators", []))
-        found.append(f"sinks needed the steps with state in the order: {was}; the order is: {is_now}")
+        found.append(
+            f"sinks needed the steps with state in the order: {was}; the order is: {is_now} "
+            "(sinks of the same rows share a step's state, a sink of other rows has its own)"
+        )
     for step_id in old_steps.keys() & new_steps.keys():
         found += _step_differences(step_id, old_steps[step_id], new_steps[step_id])
     return sorted(found)

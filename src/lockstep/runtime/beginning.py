@@ -94,6 +94,8 @@ def prepare(
     if choice != "scratch":
         theirs = checkpoint_folders(replica_folder(Path(spec.store), spec.job, choice), len(folders))
         taken = min(copy_checkpoint(one, new).epoch for one, new in zip(theirs, fresh, strict=True))
+        for new in fresh:
+            _check_peers_plan(new, plan, choice)
     for folder, new in zip(folders, fresh, strict=True):
         checkpoints.write_fingerprint(new, plan, version)
         _clear(folder, store, holder, keep=not sound or spec.seed == "peer")
@@ -102,6 +104,19 @@ def prepare(
     if taken is not None:
         store.add_event("seeded", f"from {choice} at epoch {taken}", spec.replica)
     return folders
+
+
+def _check_peers_plan(copied: Path, plan: Plan, peer: str) -> None:
+    """A peer that was started before Lockstep was changed on the disk may keep its state in another order."""
+    noted = checkpoints.read_fingerprint(copied)
+    changed = differences(noted[0], plan) if noted is not None else ["it does not say which plan wrote it"]
+    if changed:
+        raise RunError(
+            "LS0609",
+            f"the state of {peer} cannot be taken over",
+            why="; ".join(changed) + ".",
+            hint="stop the job and start it again, so that all replicas run the same code.",
+        )
 
 
 def _replay_unobserved(folder: Path, time_steps: Sequence[str], store: Store, holder: Holder) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,11 +20,23 @@ from lockstep.faults.windows import Window, reached
 from lockstep.runtime.checkpoint import batch_epoch
 from lockstep.runtime.divergence import describe, differing_rows
 from lockstep.runtime.fence import disagrees, goes_on, is_any_ours, judged_divergence
+from lockstep.runtime.life import BEGIN, DIGEST, FINISH, LIFE, PUBLISH, RUN
 from lockstep.runtime.march import March
 from lockstep.runtime.output import SinkOutput, through_driver, through_executors
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
 
 _VERDICT_POLL_S = 0.05
+
+
+@dataclass
+class _Epoch:
+    """An epoch under way."""
+
+    frame: DataFrame
+    entry: Entry
+    outputs: list[SinkOutput] = field(default_factory=list)
+    held: list[Publication] = field(default_factory=list)
+    """What holds in the sinks so far, from here or from another."""
 
 
 class EpochRunner:
@@ -77,18 +90,44 @@ class EpochRunner:
                 why="this replica is further behind than anything that is kept.",
                 hint="it is seeded from a peer at its next start.",
             )
-        self._march.begun(epoch)
-        outputs = self._compute(frame, entry)
-        self._reached(Window.RUN_NO_DIGEST, epoch)
-        self._store.add_digests([self._digest(epoch, output) for output in outputs])
-        self._reached(Window.DIGEST_NOT_PUBLISHED, epoch)
-        publications = self._publish_all(entry, outputs)
-        here = is_any_ours(publications, self._holder)
-        self._reached(Window.PUBLISHED_NOT_NOTED, epoch, published_here=here)
-        self._rows_last = sum(output.rows for output in outputs)
-        self._store.add_observed(epoch, self._observed())
-        self._march.done(self._compiled.stage.number, entry, publications)
-        self._reached(Window.PUBLISHED_NOT_COMMITTED, epoch, published_here=here)
+        one = _Epoch(frame, entry)
+        steps = {
+            BEGIN: self._begin,
+            RUN: self._compute_all,
+            DIGEST: self._add_digests,
+            PUBLISH: self._publish_all,
+            FINISH: self._finish,
+        }
+        for step in LIFE:
+            steps[step](one)
+
+    def _begin(self, one: _Epoch) -> None:
+        self._march.begun(one.entry.epoch)
+
+    def _compute_all(self, one: _Epoch) -> None:
+        one.outputs = self._compute(one.frame, one.entry)
+        self._rows_last = sum(output.rows for output in one.outputs)
+        self._reached(Window.RUN_NO_DIGEST, one.entry.epoch)
+
+    def _add_digests(self, one: _Epoch) -> None:
+        self._store.add_digests([self._digest(one.entry.epoch, output) for output in one.outputs])
+        self._reached(Window.DIGEST_NOT_PUBLISHED, one.entry.epoch)
+
+    def _publish_all(self, one: _Epoch) -> None:
+        """Publish to the sinks in their fixed order; what holds in each of them."""
+        for output in one.outputs:
+            if one.held:
+                self._reached(Window.BETWEEN_TWO_SINKS, one.entry.epoch, published_here=self._is_ours(one))
+            one.held.append(self._publish(one.entry, output))
+        self._reached(Window.PUBLISHED_NOT_NOTED, one.entry.epoch, published_here=self._is_ours(one))
+
+    def _finish(self, one: _Epoch) -> None:
+        self._store.add_observed(one.entry.epoch, self._observed())
+        self._march.done(self._compiled.stage.number, one.entry, one.held)
+        self._reached(Window.PUBLISHED_NOT_COMMITTED, one.entry.epoch, published_here=self._is_ours(one))
+
+    def _is_ours(self, one: _Epoch) -> bool:
+        return is_any_ours(one.held, self._holder)
 
     def _reached(self, window: Window, epoch: int, published_here: bool | None = None) -> None:
         """A crash window; whoever publishes leads there, or if nobody has yet, whoever is about to."""
@@ -115,15 +154,6 @@ class EpochRunner:
             rows=output.rows,
             version=self._version,
         )
-
-    def _publish_all(self, entry: Entry, outputs: Sequence[SinkOutput]) -> list[Publication]:
-        """Publish to the sinks in their fixed order; what holds in each of them."""
-        held: list[Publication] = []
-        for output in outputs:
-            if held:
-                self._reached(Window.BETWEEN_TWO_SINKS, entry.epoch, published_here=is_any_ours(held, self._holder))
-            held.append(self._publish(entry, output))
-        return held
 
     def _publish(self, entry: Entry, output: SinkOutput) -> Publication:
         """Publish to one sink; what holds there, from here or from another."""

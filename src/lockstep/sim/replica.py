@@ -1,8 +1,8 @@
 """A replica as a state machine: the life of an epoch step by step, with a fault possible at each step.
 
 What it decides, production decides: when to seal and what (``Proposer``), how far it is (``March``), what it says of
-itself (``Reporter``), from what it starts (``beginning``), what a sink's answer means (``fence``). Only what takes time
-or touches the disk is simulated.
+itself (``Reporter``), from what it starts (``beginning``), in which order an epoch is run and published (``life``),
+what a sink's answer means (``fence``). Only what takes time or touches the disk is simulated.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lockstep.errors import ConnectError, RunError, StoreError
 from lockstep.runtime import beginning
 from lockstep.runtime.checkpoint import Standing
 from lockstep.runtime.fence import disagrees, goes_on, judged_divergence
+from lockstep.runtime.life import LIFE, PUBLISH
 from lockstep.runtime.march import March, Standpoint
 from lockstep.runtime.reporting import INTERVAL_S, Reporter
 from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_DRAINED, EXIT_RETIRED, ReplicaSpec
@@ -56,14 +57,11 @@ class SimReplica(SimProcess):
     """One process of one replica."""
 
     STEPS: ClassVar[tuple[str, ...]] = (
-        "begin",
-        "run",
-        "digest",
-        *(f"publish {sink}" for sink in SINKS),
-        "finish",
+        *(name for step in LIFE for name in ([f"publish {sink}" for sink in SINKS] if step == PUBLISH else [step])),
         "commit",
     )
-    """The life of an epoch; every step but ``run`` is durable once it is done."""
+    """The life of an epoch as production walks it, sink by sink, and Spark's commit after it; every step but ``run`` is
+    durable once it is done."""
 
     def __init__(self, world: World, spec: ReplicaSpec, *, gently: bool, pid: int) -> None:
         super().__init__(world, spec.replica, gently=gently, pid=pid)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.bench.compare.docs import AFTER, BEFORE, docs, merged
+from lockstep.bench.compare.docs import AFTER, BEFORE, docs
+from lockstep.bench.compare.merging import merged, replaced
 from lockstep.bench.compare.page import page, summary
 from lockstep.bench.compare.results import path_of, save, stored
 from lockstep.bench.compare.runner import Selection, agenda
@@ -126,6 +127,19 @@ def test_of_each_measure_the_newest_run_is_shown_and_a_quick_one_only_if_there_i
     assert shown is not None and shown["runs"] == [summary(full), summary(later)]
     assert shown["cells"] == [*(cell for cell in full["cells"] if "skipped" not in cell), *restarts]
     assert merged([]) is None
+
+
+def test_what_a_newer_run_replaced_is_still_told_with_its_result(document: dict[str, Any]) -> None:
+    wrong = {"right": False, "lost": 3, "repeated": 0, "wrong": 0, "live_repeated": 0}
+    latencies = [cell for cell in document["cells"] if cell["measure"] == "latency"]
+    before = {**document, "cells": [{**cell, "check": wrong} for cell in latencies if "figures" in cell]}
+    after = {**document, "at": "2026-01-03T00:00:00Z"}
+    told = replaced([before, after])
+    assert told is not None and {row["measured"] for row in told.rows} == {before["at"]}
+    assert {row["result"] for row in told.rows} == {"WRONG: 3 lost"}
+    assert [row["engine"] for row in told.rows] == ["Lockstep-1", "Lockstep-2", "Spark"]
+    assert "Measured earlier" in docs([before, after]) and "Measured earlier" not in docs([after])
+    assert replaced([after]) is None
 
 
 def test_a_run_that_has_less_does_not_replace_a_table_and_one_that_has_more_does(document: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lockstep.compile.hidden import arrow_hidden
-from lockstep.compile.python_steps import Kind, PythonStep, PythonSteps
+from lockstep.compile.python_steps import BATCH_RECORDS_MAX, Kind, PythonStep, PythonSteps
 from lockstep.errors import LockstepError, from_wire
 
 MARKED = [("__mark", "boolean"), ("__mark_event_time", "timestamp")]
@@ -192,3 +192,18 @@ def test_an_error_in_a_chain_names_the_step_that_it_happened_in() -> None:
     after = PythonStep("after", "map", lambda record: record, SCHEMA, arrow_hidden([]), "fail", None)
     error = _error(PythonSteps((fine, wrong, after)), _input([{"word": "a", "n": 1}]))
     assert 'step "wrong"' in error.fact
+
+
+def test_in_a_chain_no_function_gets_more_records_at_a_time_than_spark_would_give_it() -> None:
+    sizes: list[int] = []
+
+    def counted(batch: pa.RecordBatch) -> pa.RecordBatch:
+        sizes.append(batch.num_rows)
+        return batch
+
+    many = _step(lambda record: [{"user": record.word, "n": n} for n in range(record.n)], "flat_map")
+    rows = _rows(
+        PythonSteps((many, _step(counted, "map_batches"))), _input([{"word": "a", "n": BATCH_RECORDS_MAX + 5}])
+    )
+    assert [row["n"] for row in rows] == list(range(BATCH_RECORDS_MAX + 5))
+    assert sizes == [BATCH_RECORDS_MAX, 5]

@@ -1,4 +1,5 @@
-"""A replica that dies between removing its old checkpoint and putting the new one in its place starts all the same."""
+"""Seeding that goes wrong: a replica that dies between removing its old checkpoint and putting the new one in its place
+starts all the same, and state that was laid out by other code is not taken."""
 
 from __future__ import annotations
 
@@ -8,15 +9,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import lockstep as ls
 from lockstep import F
 from lockstep.clock import wall_us
 from lockstep.config import RunSettings
+from lockstep.errors import RunError
 from lockstep.faults.orders import Orders, Window, WindowOrder
 from lockstep.faults.switch import FOLDER_VARIABLE
 from lockstep.plan.graph import Graph
 from lockstep.runtime.beginning import checkpoint_folders, prepare
-from lockstep.runtime.checkpoint import standing, write_fingerprint
+from lockstep.runtime.checkpoint import Standing, standing, write_fingerprint
 from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.store.protocols import Entry, Progress
 from lockstep.store.sqlite_store import open_store
@@ -59,6 +63,17 @@ def a_peer_that_is_ahead(project: Path) -> None:
         for folder in checkpoint_folders(replica_folder(project, "seeded", replica), len(plan.stages)):
             write_checkpoint(folder, committed)
             write_fingerprint(folder, plan.fingerprint(), "v1")
+
+
+def test_state_that_a_peer_keeps_in_another_order_is_refused_and_the_own_checkpoint_stays(tmp_path: Path) -> None:
+    a_peer_that_is_ahead(tmp_path)
+    for folder in checkpoint_folders(replica_folder(tmp_path, "seeded", "r0"), 2):
+        write_fingerprint(folder, {**graph().fingerprint(), "operators": ["agg", "agg", "agg", "other"]}, "v1")
+    with pytest.raises(RunError) as caught:
+        start(tmp_path)
+    assert caught.value.code == "LS0609" and "r0" in caught.value.fact and "agg, agg, agg, other" in caught.value.why
+    own = checkpoint_folders(replica_folder(tmp_path, "seeded", "r1"), 2)
+    assert [standing(folder) for folder in own] == [Standing(3, 3, 3)] * 2
 
 
 def test_a_replica_killed_while_it_is_seeded_is_seeded_at_its_next_start(tmp_path: Path) -> None:

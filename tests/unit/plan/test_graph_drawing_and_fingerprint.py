@@ -195,7 +195,8 @@ def test_one_more_sink_of_the_same_rows_shares_their_state_and_one_of_other_rows
     assert [len(graph.stages[0].branches) for graph in (alone, joined, apart)] == [1, 1, 2]
     assert differences(alone.fingerprint(), joined.fingerprint()) == []
     assert differences(alone.fingerprint(), apart.fingerprint()) == [
-        "sinks needed the steps with state in the order: one; the order is: one, one"
+        "sinks needed the steps with state in the order: one; the order is: one, one "
+        "(sinks of the same rows share a step's state, a sink of other rows has its own)"
     ]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.bench.compare.page import summary, write_page
-from lockstep.bench.compare.plan import GROWTH
+from lockstep.bench.compare.merging import merged, replaced
+from lockstep.bench.compare.page import write_page
 from lockstep.bench.compare.plots import Plot, plots
 from lockstep.bench.compare.results import Document, stored
 from lockstep.bench.compare.tables import tables
@@ -92,50 +92,9 @@ def _comparison(documents: Sequence[Document]) -> list[str]:
     lines += [line for name, plot in _pictures(document) for line in (f"![{plot.title}]({name})", "")]
     for table in tables(document):
         lines += [f"### {table.title[0].upper()}{table.title[1:]}", "", *markdown(table), ""]
+    if before := replaced(documents):
+        lines += ["### Measured earlier, and replaced above by newer runs", "", *markdown(before), ""]
     return [*lines, _METHOD, ""]
-
-
-def merged(documents: Sequence[Document]) -> Document | None:
-    """One comparison out of those that are stored: of each table the newest run that was not a quick one.
-
-    All engines of a table come from one run: engines that were measured apart are not compared. A run that has less in
-    a table than an older one (it was ended early, or somebody looked at one engine) does not replace it.
-    """
-    chosen: dict[tuple[str, str], Document] = {}
-    compared = [one for one in documents if one["bench"] == "compare"]
-    for document in sorted(compared, key=lambda one: (not one["quick"], one["at"])):
-        for table in {_table_of(one) for one in _measured(document)}:
-            older = chosen.get(table)
-            if older is None or older["quick"] > document["quick"] or _lines(older, table) <= _lines(document, table):
-                chosen[table] = document
-    if not chosen:
-        return None
-    used = [one for one in compared if any(one is document for document in chosen.values())]
-    cells = [cell for one in used for cell in _measured(one) if chosen[_table_of(cell)] is one]
-    engines, workloads = {cell["engine"] for cell in cells}, {cell["workload"] for cell in cells}
-    return {
-        **used[-1],
-        "engines": {name: facts for one in used for name, facts in one["engines"].items() if name in engines},
-        "workloads": {name: facts for one in used for name, facts in one["workloads"].items() if name in workloads},
-        "cells": cells,
-        "runs": [summary(one) for one in used],
-    }
-
-
-def _measured(document: Document) -> list[Mapping[str, Any]]:
-    """The cells of engines that were there."""
-    return [cell for cell in document["cells"] if "figures" in cell or "error" in cell]
-
-
-def _lines(document: Document, table: tuple[str, str]) -> set[tuple[str, str]]:
-    """What a table shows with figures: the engines, or of growth the sizes."""
-    cells = [cell for cell in document["cells"] if _table_of(cell) == table and "figures" in cell]
-    return {(cell["engine"], cell["workload"]) for cell in cells}
-
-
-def _table_of(cell: Mapping[str, Any]) -> tuple[str, str]:
-    """Which table a cell is in: growth has one for all sizes."""
-    return cell["measure"], "" if cell["measure"] in GROWTH else cell["workload"]
 
 
 def _engines(document: Document) -> list[str]:

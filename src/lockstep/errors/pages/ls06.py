@@ -115,9 +115,13 @@ the one that wrote the checkpoint before anything runs. The message says what di
 changed, and the old job file still runs.
 
 Changes that are followed: filters, selects, new columns and Python functions in front of or behind
-steps with state, more sinks, settings, another number of replicas. Changes that are not: another
-key, window, aggregate or event time, steps with state added, removed or reordered, sources added or
-removed.
+steps with state, one more sink of rows that go to a sink already, settings, another number of
+replicas. Changes that are not: another key, window, aggregate or event time, steps with state added,
+removed or reordered, sources added or removed.
+
+Sinks of the very same rows share the state of the steps before them; a sink with a filter or select
+of its own has its own copy. So a filter that comes in front of one of two such sinks, and a new sink
+behind a filter of its own, are not followed either: the new copy would have to begin empty.
 
 To go ahead, run it as a new job: ls.Job("NAME-2"), its sinks in other places. Both can run side by
 side until the new one has caught up. `lockstep check job.py` tells beforehand.""",
