@@ -44,7 +44,7 @@ ANSWERS = {
     """,
     "q6": f"""
         select seller, auction, avg(price) over (
-            partition by seller order by expires rows between 9 preceding and current row) as average
+            partition by seller order by expires, auction rows between 9 preceding and current row) as average
         from ({WINNERS})
     """,
     "q7": """

@@ -46,9 +46,7 @@ def compare(workload: Workload, rows: Iterable[Row], expected: Sequence[Row]) ->
     seen: set[Values] = set()
     for row in counted:
         key, values = _values(row, workload.key), _values(row, workload.columns)
-        # An update that is like an earlier one says nothing new; of anything else there is only one.
-        again = values in seen if workload.results is Results.UPDATES else key in last
-        repeated += again
+        repeated += _is_again(workload.results, known=values in seen, had=key in last)
         seen.add(values)
         last[key] = values
     for key, values in last.items():
@@ -56,6 +54,13 @@ def compare(workload: Workload, rows: Iterable[Row], expected: Sequence[Row]) ->
             wrong.append(f"{values} should be {right[key]}" if key in right else f"{values} should not be there")
     lost = [f"{right[key]} is missing" for key in right if key not in last]
     return Comparison(len(right), len(counted), len(lost), repeated, len(wrong), tuple((lost + wrong)[:EXAMPLES_MAX]))
+
+
+def _is_again(results: Results, *, known: bool, had: bool) -> bool:
+    """Whether a row has come before. Of updates only those that are like an earlier one; of anything final, any."""
+    if results is Results.REVISIONS:
+        return False
+    return known if results is Results.UPDATES else had
 
 
 def _as_multiset(columns: tuple[str, ...], rows: Sequence[Row], expected: Sequence[Row]) -> Comparison:

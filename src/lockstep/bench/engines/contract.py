@@ -50,6 +50,8 @@ class Results(Enum):
 
     An engine may publish a row per record or one per batch: compared is the last row of each key, and no row may be
     one that the key never had."""
+    REVISIONS = "revisions"
+    """The same for values that may come back, such as averages: the same row twice says nothing."""
     FINAL = "final"
     """One row per key and window, once, when event time has passed the window's end plus what may be out of order."""
 

@@ -201,7 +201,7 @@ _ANSWERS: dict[str, tuple[Callable[[Records], list[Row]], Results, str, str, str
     "q1": (q1, Results.EACH, "auction bidder price at_ms extra", "", "bids in euros"),
     "q2": (q2, Results.EACH, "auction price", "", "the bids on every 123rd auction"),
     "q3": (q3, Results.EACH, "name city state id", "", "join auctions of a category with sellers of three states"),
-    "q4": (q4, Results.UPDATES, "category average", "category", "average winning bid by category"),
+    "q4": (q4, Results.REVISIONS, "category average", "category", "average winning bid by category"),
     "q5": (q5, Results.FINAL, "window_end_ms auction bids", "", "auctions with the most bids in sliding windows"),
     "q6": (q6, Results.FINAL, "seller auction average", "auction", "average of each seller's last ten winning bids"),
     "q7": (q7, Results.FINAL, "auction bidder price at_ms extra", "", "highest bids in every ten seconds"),
