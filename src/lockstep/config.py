@@ -34,7 +34,7 @@ class RunSettings(_Strict):
     replicas: int = Field(default=2, ge=1, le=16)
     """How many replicas compute every epoch."""
     epoch_interval_s: Seconds = 0.1
-    """Shortest time between two seals; pacing stretches it to the slowest replica's epoch, and beyond if one lags."""
+    """Shortest time between two seals; pacing stretches it to 1.3 times the slowest replica's epoch."""
     heartbeat_interval_s: Seconds = 1.0
     """Longest time between two seals, data or not: event time and idleness need epochs to move on."""
     until_done: bool = False

@@ -14,9 +14,9 @@ from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.store.protocols import Progress
 
-SLACK_ABREAST, SLACK, SLACK_CATCHING_UP = 1.05, 1.3, 2.0
-"""The interval is so much longer than the slowest replica's epoch: hardly while all are within an epoch of each other,
-for then nobody has to gain on anybody; more when somebody has fallen behind, and most when somebody comes back."""
+SLACK = 1.3
+"""The interval is at least this much longer than the slowest replica's epoch, or it could never gain on the head."""
+SLACK_CATCHING_UP = 2.0
 TELLING_SHARE = 0.1
 """An epoch that held less of the record limit than this was not slow because of its records."""
 GROWTH = 4
@@ -89,11 +89,8 @@ def seal_interval_s(view: View, settings: RunSettings) -> float:
     if len(live) < 2:
         return settings.epoch_interval_s
     slowest_s = max(one.epoch_s for one in live)
-    if any(one.state == "catching-up" for one in live):
-        slack = SLACK_CATCHING_UP
-    else:
-        slack = SLACK_ABREAST if all(one.epoch >= view.epoch - 2 for one in live) else SLACK
-    wanted_s = slowest_s * slack
+    behind = any(one.state == "catching-up" for one in live)
+    wanted_s = slowest_s * (SLACK_CATCHING_UP if behind else SLACK)
     # Whoever takes longer than the lag timeout leaves the set; one epoch with a long pause in it must not hold all.
     return max(settings.epoch_interval_s, min(wanted_s, settings.lag_timeout_s))
 

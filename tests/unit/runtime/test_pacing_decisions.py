@@ -59,9 +59,7 @@ def test_with_a_clock_set_back_intervals_and_heartbeats_count_from_when_the_repl
 
 def test_the_interval_follows_the_slowest_live_replica() -> None:
     slow, quick = said("r0", 4, epoch_s=0.5), said("r1", 4, epoch_s=0.1)
-    assert seal_interval_s(_view(5, 1, slow, quick), SETTINGS) == pytest.approx(0.525)
-    assert seal_interval_s(_view(6, 1, slow, quick), SETTINGS) == pytest.approx(0.525), "it may be at work on the last"
-    assert seal_interval_s(_view(7, 1, slow, quick), SETTINGS) == pytest.approx(0.65), "it has to gain on the head"
+    assert seal_interval_s(_view(5, 1, slow, quick), SETTINGS) == pytest.approx(0.65)
     assert seal_interval_s(_view(5, 1, slow), SETTINGS) == 0.1, "alone it may go as fast as it can"
     silent = said("r0", 4, epoch_s=0.5, said_ago_s=6)
     assert seal_interval_s(_view(5, 1, silent, quick), SETTINGS) == 0.1

@@ -225,7 +225,7 @@ def _report(plan: Plan, found: Sequence[Measured], *, quick: bool) -> Report:
         ],
         verdicts=[verdict for one in found for verdict in _verdicts(one)],
         notes=[
-            "period is from one visible epoch to the next; with two replicas pacing makes it 1.05 epochs",
+            "period is from one visible epoch to the next; with two replicas it holds the pacing of 1.3 epochs",
             "busy is Spark's triggerExecution without the wait for a sealed epoch (latestOffset)",
             "ours = compute + digests + publish + report; compute is the one Spark action of the epoch",
             "until_sealed is from ready for the next epoch to sealed: the wait for data and pacing, then seal",
