@@ -2,7 +2,7 @@
 
 In every epoch Spark writes out a copy of them for each step with state: eleven hundred settings, half of them for YARN,
 and with each the name of the file that it came from, compressed by itself. Nobody reads those names, and a local Spark
-has no YARN; without both a copy takes a third of the time, some 10 ms less each.
+has no YARN; without both a copy takes less than half of its 15 ms.
 """
 
 from __future__ import annotations
