@@ -132,8 +132,9 @@ def test_of_each_measure_the_newest_run_is_shown_and_a_quick_one_only_if_there_i
 def test_what_a_newer_run_replaced_is_still_told_with_its_result(document: dict[str, Any]) -> None:
     wrong = {"right": False, "lost": 3, "repeated": 0, "wrong": 0, "live_repeated": 0}
     latencies = [cell for cell in document["cells"] if cell["measure"] == "latency"]
-    before = {**document, "cells": [{**cell, "check": wrong} for cell in latencies if "figures" in cell]}
-    after = {**document, "at": "2026-01-03T00:00:00Z"}
+    cells = [{**cell, "check": wrong} for cell in latencies if "figures" in cell]
+    before = {**document, "file": "a.json", "cells": cells}
+    after = {**document, "file": "b.json", "at": "2026-01-03T00:00:00Z"}
     told = replaced([before, after])
     assert told is not None and {row["measured"] for row in told.rows} == {before["at"]}
     assert {row["result"] for row in told.rows} == {"WRONG: 3 lost"}
