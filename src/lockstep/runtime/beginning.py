@@ -41,6 +41,8 @@ class Situation:
     head: int
     floor: int
     peers: Sequence[Progress]
+    changed: bool = False
+    """Whether older code computed epochs: then nobody starts from the beginning, or new code would compute them."""
 
 
 def choose(situation: Situation, *, prefer_peer: bool, seed_beyond_epochs: int) -> str:
@@ -50,19 +52,21 @@ def choose(situation: Situation, *, prefer_peer: bool, seed_beyond_epochs: int) 
     'scratch'
     """
     own = situation.own if situation.own_sound else None
-    if own is not None and situation.floor > max(0, own.epoch):
-        # The entry of its own epoch is needed too: the next epoch begins at that cut.
+    is_empty = own is not None and own.epoch < 0
+    if own is not None and (situation.floor > max(0, own.epoch) or (is_empty and situation.changed)):
+        # The entry of its own epoch is needed too: the next epoch begins at that cut. An empty one is the beginning.
         own = None
     own_epoch = own.epoch if own is not None else -1
     # Whoever is told to prefer a peer may be ahead of all of them, and wrong.
     beyond = -1 if prefer_peer else own_epoch
     peer = max((one for one in situation.peers if one.epoch > beyond), key=lambda one: one.epoch, default=None)
     far_behind = situation.head - own_epoch > seed_beyond_epochs
-    if peer is not None and (prefer_peer or far_behind or (own is None and situation.floor > 0)):
+    reaches_back = situation.floor == 0 and not situation.changed
+    if peer is not None and (prefer_peer or far_behind or (own is None and not reaches_back)):
         return peer.replica
     if own is not None:
         return "own"
-    return "scratch" if situation.floor == 0 else ""
+    return "scratch" if reaches_back else ""
 
 
 def checkpoint_folders(folder: Path, stages: int) -> tuple[Path, ...]:
@@ -166,9 +170,8 @@ def situation_of(store: Store, replica: str, own: Standing | None, sound: bool, 
     holders = {one.replica: Holder(one.replica, one.incarnation) for one in others}
     # Nobody is seeded from a party to a disagreement that is not judged yet: it could be the one that is wrong.
     peers = [one for one in others if store.is_live(holders[one.replica]) and str(holders[one.replica]) not in accused]
-    # Old epochs must not be computed anew by new code: then nobody starts from the beginning.
-    floor = max(store.floor(), 1 if max(changed_at(store)) >= 0 else 0)
-    return Situation(own, sound, head.epoch if head else -1, floor, peers)
+    changed = max(changed_at(store)) >= 0
+    return Situation(own, sound, head.epoch if head else -1, store.floor(), peers, changed)
 
 
 def changed_at(store: Store) -> tuple[int, ...]:
@@ -242,6 +245,12 @@ def _impossible(situation: Situation) -> RunError:
     return RunError(
         "LS0605",
         "this replica has nothing to start from",
-        why=f"it has no sound checkpoint, no healthy peer runs, and the ledger begins at epoch {situation.floor}.",
+        why=f"it has no sound checkpoint, no healthy peer runs, and {_no_beginning(situation)}.",
         hint="put back a copy of the store's folder, or start the job under another name.",
     )
+
+
+def _no_beginning(situation: Situation) -> str:
+    if situation.changed:
+        return "older code of the job computed the first epochs"
+    return f"the ledger begins at epoch {situation.floor}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lockstep.runtime.beginning import Situation, choose, may_wait, must_replay
@@ -91,3 +93,10 @@ def test_whoever_boots_is_waited_for_and_whoever_is_silent_is_not() -> None:
     assert not may_wait([said("r1", -1, state="starting", said_ago_s=6)], "r0", NOW_US)
     assert not may_wait([said("r1", -1, state="starting")], "r1", NOW_US), "that is itself"
     assert not may_wait([said("r1", 5)], "r0", NOW_US)
+
+
+def test_after_a_change_of_code_the_own_checkpoint_counts_from_the_first_epoch_on_and_nobody_begins_anew() -> None:
+    first = Situation(Standing(0, 0, 0), True, head=0, floor=0, peers=(), changed=True)
+    assert choose(first, prefer_peer=False, seed_beyond_epochs=50) == "own"
+    for nothing in (None, Standing(-1, -1, -1)):
+        assert choose(replace(first, own=nothing), prefer_peer=False, seed_beyond_epochs=50) == ""
