@@ -329,6 +329,11 @@ class SimReplica(SimProcess):
 
     def _run_epoch(self) -> float:
         before = self._store.entry(self._entry.epoch - 1)
+        if before is None and self._entry.epoch > 0:
+            # A zombie stood still for so long that nobody waited: production's source refuses to guess where to begin.
+            if not self.zombie:
+                self.world.history.missing(self._entry.epoch - 1, by=self._who, floor=self._store.floor())
+            raise RunError("LS0605", f"the cut before epoch {self._entry.epoch} is gone")
         start: Cut = {
             name: before.cut[name] if before is not None else source.start()
             for name, source in self.world.sources.items()
