@@ -114,7 +114,7 @@ class EpochRunner:
         self._reached(Window.DIGEST_NOT_PUBLISHED, one.entry.epoch)
 
     def _publish_all(self, one: _Epoch) -> None:
-        """Publish to the sinks in their fixed order; what holds in each of them."""
+        """Publish to the sinks in their fixed order, and keep what holds in each of them."""
         for output in one.outputs:
             if one.held:
                 self._reached(Window.BETWEEN_TWO_SINKS, one.entry.epoch, published_here=self._is_ours(one))

@@ -51,14 +51,20 @@ class SinkOutput:
 def through_driver(frame: DataFrame, compiled: Compiled) -> list[SinkOutput]:
     """Run the epoch and bring its rows here."""
     table = collected(frame, compiled.arrow_schema)
-    alone = all(part.branch == 0 for part in compiled.sinks)
-    return [_share(table, part, alone=alone) for part in compiled.sinks]
+    schemas = {part.branch: part.schema for part in compiled.sinks}
+    taken = {branch: _taken(table, branch, schema, alone=len(schemas) == 1) for branch, schema in schemas.items()}
+    return [
+        SinkOutput(part, Output(part.schema, table=rows), digest, rows.num_rows)
+        for part in compiled.sinks
+        for rows, digest in [taken[part.branch]]
+    ]
 
 
-def _share(table: pa.Table, part: SinkPart, *, alone: bool) -> SinkOutput:
-    mine = table if alone else table.filter(pc.equal(table.column(BRANCH), part.branch))
-    rows = _rows(mine, part.branch, part.schema)
-    return SinkOutput(part, Output(part.schema, table=rows), digest_text(rows.num_rows, hash_sums(mine)), rows.num_rows)
+def _taken(table: pa.Table, branch: int, schema: pa.Schema, *, alone: bool) -> tuple[pa.Table, str]:
+    """The rows of a branch and their digest, for all its sinks."""
+    mine = table if alone else table.filter(pc.equal(table.column(BRANCH), branch))
+    rows = _rows(mine, branch, schema)
+    return rows, digest_text(rows.num_rows, hash_sums(mine))
 
 
 def _rows(tagged: pa.Table | pa.RecordBatch, branch: int, schema: pa.Schema) -> pa.Table:
@@ -122,27 +128,27 @@ class StagingTask:
         sums: dict[int, tuple[int, int]] = {}
         try:
             for batch in batches:
-                present = set(pc.unique(batch.column(BRANCH)).to_pylist())
-                for number, branch in enumerate(self.branches):
-                    if branch in present:
-                        self._take(batch, number, stagers, sums)
+                for branch in pc.unique(batch.column(BRANCH)).to_pylist():
+                    self._take(batch, branch, stagers, sums)
         except BaseException:
             for stager in stagers.values():
                 stager.abandon()
             raise
-        return [_answer(number, stager.finish(), sums[number]) for number, stager in stagers.items()]
+        return [_answer(number, stager.finish(), sums[self.branches[number]]) for number, stager in stagers.items()]
 
     def _take(
-        self, batch: pa.RecordBatch, number: int, stagers: dict[int, Stager], sums: dict[int, tuple[int, int]]
+        self, batch: pa.RecordBatch, branch: int, stagers: dict[int, Stager], sums: dict[int, tuple[int, int]]
     ) -> None:
-        branch = self.branches[number]
+        """Give the rows of a branch to all its sinks; stagers are by sink, hash sums by branch."""
         mine = batch.filter(pc.equal(batch.column(BRANCH), branch))
-        if number not in stagers:
-            stagers[number] = self._stager(number)
-            sums[number] = (0, 0)
-        sums[number] = add_sums(sums[number], hash_sums(mine))
-        for rows in _rows(mine, branch, self.schemas[number]).to_batches():
-            stagers[number].write(rows)
+        sums[branch] = add_sums(sums.get(branch, (0, 0)), hash_sums(mine))
+        numbers = [number for number, one in enumerate(self.branches) if one == branch]
+        rows = _rows(mine, branch, self.schemas[numbers[0]]).to_batches()
+        for number in numbers:
+            if number not in stagers:
+                stagers[number] = self._stager(number)
+            for each in rows:
+                stagers[number].write(each)
 
     def _stager(self, number: int) -> Stager:
         spec, step = json.loads(self.sinks)[number]
