@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from lockstep.errors import LockstepError
-from lockstep.runtime.archive import archive_path, build_archive
+from lockstep.runtime.spark.archive import archive_path, build_archive
 
 
 def main() -> int:

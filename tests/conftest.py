@@ -56,7 +56,7 @@ def _is_ours(process: psutil.Process) -> bool:
 
 def _shared_jvm() -> set[int]:
     """The JVM of this process's own Spark session and what it started: it ends when Python exits."""
-    early = sys.modules.get("lockstep.runtime.jvm")
+    early = sys.modules.get("lockstep.runtime.spark.boot")
     context = sys.modules.get("pyspark.core.context")
     gateway = getattr(getattr(context, "SparkContext", None), "_gateway", None)
     found = [one._process for one in getattr(early, "_in_use", ())] + [getattr(gateway, "proc", None)]

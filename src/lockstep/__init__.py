@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from lockstep.keyed.states import map_state as map_state
     from lockstep.keyed.states import reducing_state as reducing_state
     from lockstep.keyed.states import value_state as value_state
-    from lockstep.keyed.windows.own import WindowAssigner as WindowAssigner
-    from lockstep.keyed.windows.own import WindowFunction as WindowFunction
+    from lockstep.keyed.windows.custom import WindowAssigner as WindowAssigner
+    from lockstep.keyed.windows.custom import WindowFunction as WindowFunction
     from lockstep.plan.expression import epoch_time as epoch_time
 
 __version__ = "0.1.0"
@@ -70,8 +70,8 @@ _HOMES = {
     "session": "api.windows",
     "global_": "api.windows",
     "count": "api.windows",
-    "WindowAssigner": "keyed.windows.own",
-    "WindowFunction": "keyed.windows.own",
+    "WindowAssigner": "keyed.windows.custom",
+    "WindowFunction": "keyed.windows.custom",
     "at_watermark": "api.triggers",
     "every": "api.triggers",
     "on_count": "api.triggers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.runtime.sightings import Sightings
+from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.sim.running import run_seed
 from lockstep.sim.scenario import Scenario
 from lockstep.store.protocols import Progress
@@ -28,23 +28,23 @@ def test_a_slow_replica_catches_up_although_the_clocks_of_hosts_differ() -> None
 
 
 def test_the_age_of_a_word_does_not_depend_on_the_clock_in_it() -> None:
-    sightings = Sightings()
+    last_seen = LastSeen()
     ahead = Progress("r1", 1, 1, "running", updated_us=500 * S, moved_us=500 * S)
-    (first,) = sightings.aged([ahead], now_us=100 * S, elapsed_s=0.0)
-    (later,) = sightings.aged([ahead], now_us=103 * S, elapsed_s=3.0)
+    (first,) = last_seen.aged([ahead], now_us=100 * S, elapsed_s=0.0)
+    (later,) = last_seen.aged([ahead], now_us=103 * S, elapsed_s=3.0)
     assert (first.updated_us, later.updated_us, later.moved_us) == (100 * S, 100 * S, 100 * S)
 
 
 def test_a_new_word_whose_stamp_cannot_be_true_counts_from_now() -> None:
-    sightings = Sightings()
-    sightings.aged([Progress("r1", 1, 1, "running", updated_us=10 * S)], now_us=10 * S, elapsed_s=0.0)
+    last_seen = LastSeen()
+    last_seen.aged([Progress("r1", 1, 1, "running", updated_us=10 * S)], now_us=10 * S, elapsed_s=0.0)
     behind = Progress("r1", 1, 1, "running", updated_us=11 * S)
-    (seen,) = sightings.aged([behind], now_us=90 * S, elapsed_s=2.0)
+    (seen,) = last_seen.aged([behind], now_us=90 * S, elapsed_s=2.0)
     assert seen.updated_us == 90 * S
-    (seen,) = sightings.aged([Progress("r1", 1, 1, "running", updated_us=89 * S)], now_us=91 * S, elapsed_s=5.0)
+    (seen,) = last_seen.aged([Progress("r1", 1, 1, "running", updated_us=89 * S)], now_us=91 * S, elapsed_s=5.0)
     assert seen.updated_us == 89 * S, "two of the three seconds since the last look"
 
 
 def test_a_stamp_that_is_right_is_left_as_it_is() -> None:
     word = Progress("r1", 1, 1, "running", updated_us=7 * S, moved_us=6 * S)
-    assert Sightings().aged([word], now_us=9 * S, elapsed_s=50.0) == [word]
+    assert LastSeen().aged([word], now_us=9 * S, elapsed_s=50.0) == [word]

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from lockstep.clock import US_PER_S
-from lockstep.runtime import pacing
+from lockstep.runtime.decide import pacing
 from lockstep.sim.history import PromiseBroken
 from lockstep.sim.scenario import SETTINGS, Scenario
 from lockstep.sim.timeline import START_US

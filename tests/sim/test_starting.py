@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from lockstep.runtime.beginning import Situation, choose
-from lockstep.runtime.checkpoint import Standing
+from lockstep.runtime.state.checkpoint import Standing
+from lockstep.runtime.state.recovery import Situation, choose
 from lockstep.sim.running import run_seed
 from lockstep.sim.scenario import SETTINGS, Scenario
 from lockstep.store.protocols import Progress

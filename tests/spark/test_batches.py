@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lockstep.runtime.batches import collected, for_each_batch
+from lockstep.runtime.spark.batches import collected, for_each_batch
 
 EVERY_KIND = """
     s string, b boolean, i int, l bigint, d double, c decimal(12, 3), t timestamp, day date, raw binary,

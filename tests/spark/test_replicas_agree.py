@@ -11,7 +11,7 @@ from typing import Any
 import lockstep as ls
 from lockstep import F
 from lockstep.connect.reading import Reader
-from lockstep.runtime.beginning import VERSION_FROM
+from lockstep.runtime.state.recovery import VERSION_FROM
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import Trial
 

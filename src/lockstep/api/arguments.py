@@ -10,9 +10,9 @@ from lockstep.errors import PlanError
 from lockstep.plan.columns import value_of
 from lockstep.plan.expression import Alias, Column, Expression, unaliased
 from lockstep.plan.schema import Schema, parse_schema, unknown_column
-from lockstep.plan.slips import real_column
 from lockstep.plan.specs import SinkSpec, SourceSpec
 from lockstep.plan.steps import Named
+from lockstep.plan.typo_hints import real_column
 
 
 class UnknownMethod(PlanError, AttributeError):

@@ -11,7 +11,7 @@ from lockstep.api.joins import CoGrouped, co_group
 from lockstep.api.rolling import extreme, fold, one_function, reduce, rolling_aggregate
 from lockstep.api.windowed import KEYED_SLIPS, WindowedStream, checked_window
 from lockstep.keyed.process import Process
-from lockstep.keyed.windows.own import WindowAssigner
+from lockstep.keyed.windows.custom import WindowAssigner
 from lockstep.plan.expression import Expression, call
 from lockstep.plan.schema import Schema
 from lockstep.plan.steps import Named

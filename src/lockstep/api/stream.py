@@ -23,7 +23,7 @@ from lockstep.api.splitting import Branches, explode, split
 from lockstep.api.windowed import WindowedStream, checked_window
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
-from lockstep.keyed.windows.own import WindowAssigner
+from lockstep.keyed.windows.custom import WindowAssigner
 from lockstep.plan.columns import Condition, value_of
 from lockstep.plan.columns import condition as as_condition
 from lockstep.plan.expression import Expression, unaliased

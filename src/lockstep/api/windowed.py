@@ -11,7 +11,7 @@ from lockstep.api.triggers import checked_trigger
 from lockstep.api.windows import window_time_of
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import ExpressionError, PlanError
-from lockstep.keyed.windows.own import WindowAssigner, WindowFunction
+from lockstep.keyed.windows.custom import WindowAssigner, WindowFunction
 from lockstep.plan.accumulated import accumulated
 from lockstep.plan.determinism import check_aggregate
 from lockstep.plan.expression import Alias, Call, Column, Expression

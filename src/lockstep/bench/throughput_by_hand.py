@@ -21,7 +21,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from lockstep.bench.sales import OUT_OF_ORDER_S, SCHEMA, WINDOW_S
 from lockstep.config import SparkSettings
-from lockstep.runtime.environment import open_session
+from lockstep.runtime.spark.environment import open_session
 
 _POLL_S = 0.02
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.chaos.comparing import Comparison, compare
-from lockstep.chaos.holding import gaps, holding, repeated, replaced
 from lockstep.chaos.recomputing import recompute
-from lockstep.chaos.running import Doing, Runner
+from lockstep.chaos.runner import Doing, Runner
+from lockstep.chaos.sink_contents import gaps, holding, repeated, replaced
 from lockstep.chaos.subject import Subject
 from lockstep.chaos.vocabulary import Part
 from lockstep.chaos.watching import Sighting, Span

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
-from lockstep.chaos.playing import Outcome, seconds_after
-from lockstep.chaos.running import Doing
+from lockstep.chaos.run import Outcome, seconds_after
+from lockstep.chaos.runner import Doing
 from lockstep.chaos.vocabulary import Part
 from lockstep.clock import US_PER_S
 

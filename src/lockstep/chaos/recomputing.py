@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from lockstep.chaos.field import JobProcess
+from lockstep.chaos.running_job import JobProcess
 from lockstep.chaos.subject import Subject, copy_project
 from lockstep.config import STORE_FOLDER
 from lockstep.errors import RunError

@@ -10,8 +10,8 @@ from string import Template
 from lockstep.chaos.checking import Verdict
 from lockstep.chaos.figures import Cost
 from lockstep.chaos.picture import COLOURS, draw, group_of
-from lockstep.chaos.playing import Outcome, seconds_after
-from lockstep.chaos.running import Doing
+from lockstep.chaos.run import Outcome, seconds_after
+from lockstep.chaos.runner import Doing
 from lockstep.chaos.timeline import SIGNS, Line
 from lockstep.clock import US_PER_S
 from lockstep.observe.pages import STYLE, inline_svg, machine_text

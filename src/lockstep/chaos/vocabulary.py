@@ -12,8 +12,8 @@ in that file's ``ACTIONS``:
         requires = frozenset({Need.OTHER_REPLICA})
         takes = frozenset({Part.REPLICA})
 
-        def begin(self, field: Field, draw: Random) -> Deed:
-            victim = draw.choice(field.spare_replicas())
+        def begin(self, running: RunningJob, draw: Random) -> Deed:
+            victim = draw.choice(running.spare_replicas())
             os.kill(victim.pid, signal.SIGKILL)
             return Deed(f"kill -9 of {victim.name}'s driver", replica=victim.name, data={"pid": victim.pid})
 
@@ -98,7 +98,7 @@ class Feeding(Protocol):
         """Offer records that break the schema, as a careless client would; how many were *accepted* (should be 0)."""
 
 
-class Field(Protocol):
+class RunningJob(Protocol):
     """The running job as chaos sees it: what an action may look at and touch, and nothing else."""
 
     project: Path
@@ -178,15 +178,15 @@ class Action(ABC):
         """Why this machine can never do it (a tool or a permission is missing), or None. Must be quick."""
         return None
 
-    def missing(self, field: Field) -> str | None:
+    def missing(self, running: RunningJob) -> str | None:
         """Why it cannot be done to this job now, beyond ``requires``; or None."""
         for need in self.requires:
-            if not field.has(need):
+            if not running.has(need):
                 return f"it needs {need.value}"
         return None
 
     @abstractmethod
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Do it; every choice (which replica, how long) comes from ``draw``. Quick: it never waits for effects."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import STORE_FOLDER
 from lockstep.connect.protocols import Place, Publication, SinkSide
-from lockstep.connect.working import sink_side
+from lockstep.connect.registry import sink_side
 from lockstep.plan.steps import Sink
 
 POLL_S = 0.01

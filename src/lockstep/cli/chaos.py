@@ -65,7 +65,7 @@ def run(
 
       lockstep chaos run --reference answers.py job.py
     """
-    from lockstep.chaos.telling import Order, prepare, run_chaos
+    from lockstep.chaos.command import Order, prepare, run_chaos
 
     order = Order(
         job=job,

@@ -26,6 +26,6 @@ def demo(
 
       lockstep demo --report /tmp/report.html
     """
-    from lockstep.bench.demo.telling import run_demo
+    from lockstep.bench.demo.command import run_demo
 
     raise typer.Exit(run_demo(report, picture, keep=keep, as_json=as_json))

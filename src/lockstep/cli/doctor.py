@@ -59,7 +59,7 @@ def doctor(
       lockstep --project /srv/alerts doctor --json
     """
     if fix:
-        from lockstep.runtime.archive import build_archive
+        from lockstep.runtime.spark.archive import build_archive
 
         build_archive()
     findings = examine(project_of(context))
@@ -129,7 +129,7 @@ def _pyspark() -> Finding:
 
 
 def _archive() -> Finding:
-    from lockstep.runtime.archive import archive_path
+    from lockstep.runtime.spark.archive import archive_path
 
     try:
         path = archive_path()

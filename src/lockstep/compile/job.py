@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 from lockstep.compile.determinism import check_plan
 from lockstep.compile.digests import HASHES, hash_columns
 from lockstep.compile.explain import explained
-from lockstep.compile.families import FAMILIES
 from lockstep.compile.hidden import Hidden, hidden_of, step_expressions
 from lockstep.compile.python_steps import DeadLetters
+from lockstep.compile.registry import FAMILIES
 from lockstep.compile.stages import TIME, spark_schema_text, taken_up
 from lockstep.compile.steps import Context, Lowered, lower
 from lockstep.plan.graph import Graph

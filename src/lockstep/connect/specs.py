@@ -1,7 +1,7 @@
 """What a user writes to name a source or a sink: plain frozen data, checked when it is made; nothing is opened.
 
 A spec is part of the plan: it goes to JSON and back, can be compared between versions of a job, and is drawn. The other
-half of a connector, which does the work, is made from it by :mod:`lockstep.connect.working`.
+half of a connector, which does the work, is made from it by :mod:`lockstep.connect.registry`.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from typing import IO, Literal
 import psutil
 
 from lockstep.faults.switch import command_prefix, replica_environment
-from lockstep.runtime.environment import process_environment
-from lockstep.runtime.launching import jvm_command
 from lockstep.runtime.orders import DRAIN
+from lockstep.runtime.spark.environment import process_environment
+from lockstep.runtime.spark.launching import jvm_command
 from lockstep.runtime.spec import ReplicaSpec
 
 GENTLE_NICENESS = 5

@@ -15,9 +15,9 @@ from lockstep.api.loading import LoadedJob, save_code
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import Place, SourceSide
+from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.sources.stage import StageTrimmer
 from lockstep.connect.tables import TABLES, Table, copy_tables
-from lockstep.connect.working import sink_side, source_side
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.processes import end_leftover
 from lockstep.control.spares import Spares
@@ -28,11 +28,11 @@ from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
 from lockstep.plan.joins import TableJoin
 from lockstep.plan.loops import loop_journal
-from lockstep.runtime.beginning import VERSION, VERSION_FROM, checkpoint_folders
-from lockstep.runtime.checkpoint import standing
-from lockstep.runtime.environment import refused_settings
-from lockstep.runtime.marks import time_steps
+from lockstep.runtime.decide.marks import time_steps
+from lockstep.runtime.spark.environment import refused_settings
 from lockstep.runtime.spec import ReplicaSpec, job_folder, replica_folder
+from lockstep.runtime.state.checkpoint import standing
+from lockstep.runtime.state.recovery import VERSION, VERSION_FROM, checkpoint_folders
 from lockstep.store.protocols import Store
 from lockstep.store.sqlite_store import open_store
 

@@ -34,8 +34,8 @@ from lockstep.control.processes import (
 )
 from lockstep.errors import StoreError
 from lockstep.faults.switch import command_prefix, replica_environment
+from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.orders import BE
-from lockstep.runtime.pacing import is_live
 from lockstep.runtime.spare import READY
 from lockstep.runtime.spec import ReplicaSpec, job_folder
 from lockstep.store.protocols import Progress, Store

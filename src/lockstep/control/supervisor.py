@@ -18,8 +18,8 @@ from lockstep.control.processes import ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.supervision import COMPUTING, Action, GiveUp, Kill, Seen, Start, StopJob, decide
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
-from lockstep.runtime.marks import TimeStep, is_over
-from lockstep.runtime.sightings import Sightings
+from lockstep.runtime.decide.last_seen import LastSeen
+from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.store.protocols import Divergence, Entry, Progress, Store
 
@@ -116,7 +116,7 @@ class Supervisor:
         self._trouble_since_s: float | None = None
         self._began_us = self._around.now_us() - round(self._around.elapsed_s() * US_PER_S)
         self._replaced = False
-        self._sightings = Sightings()
+        self._last_seen = LastSeen()
         self._objected_s: dict[Divergence, float] = {}
         self.stops = 0
         self.slots = {name: Slot(name) for name in replica_names(settings.run.replicas)}
@@ -178,7 +178,7 @@ class Supervisor:
     def _tick(self) -> None:
         self._renew()
         now = self._steady_us()
-        words = self._sightings.aged(self._store.progress(), now, self._around.elapsed_s())
+        words = self._last_seen.aged(self._store.progress(), now, self._around.elapsed_s())
         progress = {one.replica: one for one in words}
         head = self._store.head()
         head_epoch = head.epoch if head else -1

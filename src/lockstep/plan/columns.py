@@ -10,7 +10,7 @@ from lockstep.errors import ExpressionError, PlanError
 from lockstep.plan.expression import Call, Column, Expression, Sql, literal, walk
 from lockstep.plan.schema import unknown_column
 from lockstep.plan.signatures import column_strings
-from lockstep.plan.slips import real_column
+from lockstep.plan.typo_hints import real_column
 
 _SQL_WORDS = (
     *("true", "false", "null"),

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from lockstep.errors import ExpressionError
 from lockstep.plan.schema import did_you_mean
-from lockstep.plan.slips import no_truth_value, real_column
+from lockstep.plan.typo_hints import no_truth_value, real_column
 
 OPERATORS: Mapping[str, str] = {
     "add": "add",

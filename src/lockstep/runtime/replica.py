@@ -32,34 +32,34 @@ from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.compile.tasks import is_one_task
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
+from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.tables import copies_in, look_in
-from lockstep.connect.working import sink_side, source_side
 from lockstep.errors import ExpressionError, LockstepError, RunError, StoreError, from_wire
 from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Source
-from lockstep.runtime.batches import for_each_batch
-from lockstep.runtime.beginning import prepare
-from lockstep.runtime.checkpoint import standing
-from lockstep.runtime.dead_letters import DeadLetterWriter
-from lockstep.runtime.drain_flag import clear
-from lockstep.runtime.draining import drain
+from lockstep.runtime.decide.marks import TimeStep, time_steps
+from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.endings import exit_code, is_job_error
-from lockstep.runtime.environment import environment_hash, open_session
-from lockstep.runtime.epochs import EpochRunner
-from lockstep.runtime.march import March
-from lockstep.runtime.marks import TimeStep, time_steps
+from lockstep.runtime.epoch.dead_letters import DeadLetterWriter
+from lockstep.runtime.epoch.drain_flag import clear
+from lockstep.runtime.epoch.draining import drain
+from lockstep.runtime.epoch.run import EpochRunner
+from lockstep.runtime.epoch.sealing import Sealer
+from lockstep.runtime.epoch.source import FORMAT, LockstepSource, SourceOptions
+from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.orders import Orders
-from lockstep.runtime.pacing import is_live
 from lockstep.runtime.phases import KIND, Phases, since_process_start
 from lockstep.runtime.reporting import Reporter
-from lockstep.runtime.sealing import Sealer
-from lockstep.runtime.source import FORMAT, LockstepSource, SourceOptions
+from lockstep.runtime.spark.batches import for_each_batch
+from lockstep.runtime.spark.environment import environment_hash, open_session
+from lockstep.runtime.spark.warm_up import EPOCHS, nowhere, warm_up
 from lockstep.runtime.spec import (
     EXIT_DRAINED,
     EXIT_RETIRED,
     ReplicaSpec,
 )
-from lockstep.runtime.warm_up import EPOCHS, nowhere, warm_up
+from lockstep.runtime.state.checkpoint import standing
+from lockstep.runtime.state.recovery import prepare
 from lockstep.store.protocols import Holder, Store
 from lockstep.store.sqlite_store import open_store
 
@@ -99,7 +99,7 @@ class Replica:
         self.drain_flag = spec.folder / "drain" if ready is None else ready.drain_flag
         self.reporter = Reporter(store, holder, self.retired.set, self.settings.run.lead_epochs_max)
         self.runners: list[EpochRunner] = []
-        self.march: March | None = None
+        self.stage_progress: StageProgress | None = None
         self.sealer: Sealer | None = None
         self.sealing_error: LockstepError | None = None
         self.last_trouble: LockstepError | None = None
@@ -166,9 +166,10 @@ class Replica:
         sources = self._sources(graph, stages)
         self.sealer = self._new_sealer(sources, time_steps(graph))
         at = {stage.stage.number: _epoch_of(folder) for stage, folder in zip(stages, checkpoints, strict=True)}
-        self.march = March(self.store, self.holder, at, self.settings.run, self.sealer, self._epoch_done)
-        self._report_from(self.march)
-        self.march.take_up()
+        run = self.settings.run
+        self.stage_progress = StageProgress(self.store, self.holder, at, run, self.sealer, self._epoch_done)
+        self._report_from(self.stage_progress)
+        self.stage_progress.take_up()
         queries = [
             self._start_stage(graph, stage, sinks, checkpoint)
             for stage, sinks, checkpoint in zip(stages, sides, checkpoints, strict=True)
@@ -202,7 +203,7 @@ class Replica:
     def _start_stage(
         self, graph: Graph, stage: Compiled, sinks: Mapping[str, SinkSide], checkpoint: Path
     ) -> StreamingQuery:
-        assert self.march is not None
+        assert self.stage_progress is not None
         runner = EpochRunner(
             store=self.store,
             holder=self.holder,
@@ -213,7 +214,7 @@ class Replica:
             version=graph.version(self.spec.code_hash),
             python_steps=[step.id for step in graph.python_steps],
             settings=self.settings.run,
-            march=self.march,
+            stage_progress=self.stage_progress,
             observed=lambda: observed_times(query, stage.event_times),
             is_stopping=self._is_stopping,
         )
@@ -232,8 +233,8 @@ class Replica:
         )
         return query
 
-    def _report_from(self, march: March) -> None:
-        self.reporter.standpoint = lambda: march.at
+    def _report_from(self, stage_progress: StageProgress) -> None:
+        self.reporter.standpoint = lambda: stage_progress.at
         self.reporter.diverged = lambda: any(runner.diverged for runner in self.runners)
         self.reporter.state = "running"
         self.reporter.report()
@@ -292,11 +293,11 @@ class Replica:
 
     def _drained(self, queries: list[StreamingQuery]) -> int:
         """Finish the epoch under way in all stages, then stop: stopping inside a batch would leave it uncommitted."""
-        assert self.sealer is not None and self.march is not None
+        assert self.sealer is not None and self.stage_progress is not None
         self.reporter.state = "draining"
         self.sealer.stop()
         deadline_s = time.monotonic() + self.settings.run.stop_timeout_s
-        drain(self.drain_flag, queries, self.march, deadline_s)
+        drain(self.drain_flag, queries, self.stage_progress, deadline_s)
         for query in queries:
             query.stop()
         self.reporter.stop("stopped")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from lockstep.clock import Clock, wall_us
 from lockstep.errors import LockstepError
-from lockstep.runtime.march import Standpoint
+from lockstep.runtime.epoch.stage_progress import Standpoint
 from lockstep.store.protocols import Holder, Progress, Store
 
 INTERVAL_S = 0.5

@@ -11,11 +11,11 @@ import os
 import sys
 from pathlib import Path
 
-from lockstep.runtime.environment import open_session
+from lockstep.runtime.epoch.source import LockstepSource
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import Phases
 from lockstep.runtime.replica import Ready, compiled, load, rehearsed, run_replica
-from lockstep.runtime.source import LockstepSource
+from lockstep.runtime.spark.environment import open_session
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.sqlite_store import open_store
 

@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from lockstep.runtime.jvm import boot
+from lockstep.runtime.spark.boot import boot
 
 
 def main() -> None:

@@ -16,8 +16,9 @@ from lockstep.control import supervision
 from lockstep.control import supervisor as supervising
 from lockstep.control.supervision import Action, Seen
 from lockstep.control.supervisor import LEASE, LEASE_S, Supervisor
-from lockstep.runtime import beginning, pacing, proposing
-from lockstep.runtime.pacing import Seal, View, Wait
+from lockstep.runtime.decide import pacing, proposing
+from lockstep.runtime.decide.pacing import Seal, View, Wait
+from lockstep.runtime.state import recovery
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.sim.pipeline import SimSink, State, compute
 from lockstep.sim.replica import Checkpoint, SimReplica
@@ -323,7 +324,7 @@ BUGS: tuple[Bug, ...] = (
         "marks-lost-in-a-blackout",
         "An epoch whose view of event time was lost with the power is not computed again.",
         "marks",
-        swapped((beginning, "must_replay", lambda at, head, observed, steps: False)),  # noqa: ARG005
+        swapped((recovery, "must_replay", lambda at, head, observed, steps: False)),  # noqa: ARG005
         DARK,
     ),
     Bug(

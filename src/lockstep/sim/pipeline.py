@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from lockstep.clock import US_PER_S
 from lockstep.connect.protocols import Advance, Publication
-from lockstep.runtime.marks import TimeStep
+from lockstep.runtime.decide.marks import TimeStep
 from lockstep.sim.timeline import START_US, Timeline
 from lockstep.store.protocols import Cut, Entry, Positions
 

@@ -1,8 +1,8 @@
 """A replica as a state machine: the life of an epoch step by step, with a fault possible at each step.
 
-What it decides, production decides: when to seal and what (``Proposer``), how far it is (``March``), what it says of
-itself (``Reporter``), from what it starts (``beginning``), in which order an epoch is run and published (``life``),
-what a sink's answer means (``fence``). Only what takes time or touches the disk is simulated.
+What it decides, production decides: when to seal and what (``Proposer``), how far it is (``StageProgress``), what it
+says of itself (``Reporter``), from what it starts (``recovery``), in which order an epoch is run and published
+(``epoch_steps``), what a sink's answer means (``fence``). Only what takes time or touches the disk is simulated.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from lockstep.clock import US_PER_S
 from lockstep.connect.protocols import Publication
 from lockstep.errors import ConnectError, RunError, StoreError
-from lockstep.runtime import beginning
-from lockstep.runtime.checkpoint import Standing
-from lockstep.runtime.fence import disagrees, goes_on, judged_divergence
-from lockstep.runtime.life import LIFE, PUBLISH
-from lockstep.runtime.march import March, Standpoint
+from lockstep.runtime.decide.epoch_steps import EPOCH_STEPS, PUBLISH
+from lockstep.runtime.decide.fence import disagrees, goes_on, judged_divergence
+from lockstep.runtime.epoch.stage_progress import StageProgress, Standpoint
 from lockstep.runtime.reporting import INTERVAL_S, Reporter
 from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_DRAINED, EXIT_RETIRED, ReplicaSpec
+from lockstep.runtime.state import recovery
+from lockstep.runtime.state.checkpoint import Standing
 from lockstep.sim.disk import StoreAt
 from lockstep.sim.pipeline import SINKS, TIME_STEPS, VERSION, State, compute, digest, observe
 from lockstep.sim.process import SimProcess
@@ -57,7 +57,11 @@ class SimReplica(SimProcess):
     """One process of one replica."""
 
     STEPS: ClassVar[tuple[str, ...]] = (
-        *(name for step in LIFE for name in ([f"publish {sink}" for sink in SINKS] if step == PUBLISH else [step])),
+        *(
+            name
+            for step in EPOCH_STEPS
+            for name in ([f"publish {sink}" for sink in SINKS] if step == PUBLISH else [step])
+        ),
         "commit",
     )
     """The life of an epoch as production walks it, sink by sink, and Spark's commit after it; every step but ``run`` is
@@ -69,7 +73,7 @@ class SimReplica(SimProcess):
         self.said = "starting"
         self.moved_us = 0
         """When it last finished an epoch, in true time."""
-        self.march: March | None = None
+        self.stage_progress: StageProgress | None = None
         self.draining = False
         self.copied = Checkpoint()
         """What it has copied, or made anew, to start from."""
@@ -89,7 +93,7 @@ class SimReplica(SimProcess):
     @property
     def at(self) -> Standpoint:
         """How far it is."""
-        return self.march.at if self.march is not None else Standpoint()
+        return self.stage_progress.at if self.stage_progress is not None else Standpoint()
 
     @property
     def up_s(self) -> float:
@@ -102,7 +106,7 @@ class SimReplica(SimProcess):
 
     def _drain(self) -> None:
         self.draining = True
-        if self.march is not None:
+        if self.stage_progress is not None:
             self.sealer.stopped = True
         if self._waiting_for is not None:
             self.after(0.05, self._look)
@@ -158,7 +162,7 @@ class SimReplica(SimProcess):
         self._up_since_us = None
 
     def _prepare(self) -> None:
-        """As ``beginning.prepare`` does it: look, choose, put a checkpoint in place."""
+        """As ``recovery.prepare`` does it: look, choose, put a checkpoint in place."""
         self.reporter.state = "seeding"
         if self.draining:
             self.exit(EXIT_DRAINED)
@@ -167,10 +171,10 @@ class SimReplica(SimProcess):
 
     def _choose(self, deadline_s: float) -> None:
         own = self._own()
-        situation = beginning.situation_of(self._store, self.name, own, own is not None, self._clock())
+        situation = recovery.situation_of(self._store, self.name, own, own is not None, self._clock())
         beyond = self.world.settings.seed_beyond_epochs
-        choice = beginning.choose(situation, prefer_peer=self._prefer_peer, seed_beyond_epochs=beyond)
-        others = beginning.may_wait(self._store.progress(), self.name, self._clock())
+        choice = recovery.choose(situation, prefer_peer=self._prefer_peer, seed_beyond_epochs=beyond)
+        others = recovery.may_wait(self._store.progress(), self.name, self._clock())
         if not choice and others and self.world.timeline.elapsed_s < deadline_s:
             self.after(_PEER_POLL_S, lambda: self._choose(deadline_s))
             return
@@ -187,7 +191,7 @@ class SimReplica(SimProcess):
         own, head = self.world.checkpoints[self.name], self._store.head()
         at = Standing(own.epoch, own.epoch, own.begun_epoch)
         observed = self._store.observed(own.epoch)
-        if beginning.must_replay(at, head.epoch if head else -1, observed, [step.id for step in TIME_STEPS]):
+        if recovery.must_replay(at, head.epoch if head else -1, observed, [step.id for step in TIME_STEPS]):
             self.tell("computes an epoch again")
             self._write(own.taken_back())
 
@@ -198,7 +202,7 @@ class SimReplica(SimProcess):
             return None
         at = Standing(own.epoch, own.epoch, own.begun_epoch)
         head = self._store.head()
-        return None if beginning.contradicts(at, head.epoch if head else -1) else at
+        return None if recovery.contradicts(at, head.epoch if head else -1) else at
 
     def is_sound(self, checkpoint: Checkpoint) -> bool:
         """What production finds out by reading the files."""
@@ -237,7 +241,7 @@ class SimReplica(SimProcess):
         self.state = at.state.restored()
         self.sealer = SimSealer(self, self._store)
         stages = {_STAGE: at.epoch}
-        self.march = March(
+        self.stage_progress = StageProgress(
             self._store,
             self.holder,
             stages,
@@ -255,7 +259,7 @@ class SimReplica(SimProcess):
         except StoreError as error:
             self.fail(error)
             return
-        self.march.take_up()
+        self.stage_progress.take_up()
         self._look()
 
     def _write(self, checkpoint: Checkpoint | None) -> None:
@@ -320,11 +324,11 @@ class SimReplica(SimProcess):
 
     def _begin_epoch(self) -> float:
         """Spark writes down which epoch its batch computes."""
-        assert self.march is not None
+        assert self.stage_progress is not None
         self.world.refuse_write("checkpoint")
         own = self.world.checkpoints.get(self.name, Checkpoint())
         self._write(replace(own, begun_epoch=self._entry.epoch))
-        self.march.begun(self._entry.epoch)
+        self.stage_progress.begun(self._entry.epoch)
         return 0.0
 
     def _run_epoch(self) -> float:
@@ -410,10 +414,10 @@ class SimReplica(SimProcess):
             self.exit(EXIT_DIVERGED)
 
     def _finish_epoch(self) -> float:
-        assert self.march is not None
+        assert self.stage_progress is not None
         self._store.add_observed(self._entry.epoch, self._observed)
         self.moved_us = self.world.timeline.now_us
-        self.march.done(_STAGE, self._entry, self._held)
+        self.stage_progress.done(_STAGE, self._entry, self._held)
         return 0.002
 
     def _commit_epoch(self) -> float:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from lockstep.connect.protocols import SourceSide
 from lockstep.errors import StoreError
-from lockstep.runtime.pacing import Wait
-from lockstep.runtime.proposing import Proposal, Proposer
+from lockstep.runtime.decide.pacing import Wait
+from lockstep.runtime.decide.proposing import Proposal, Proposer
 from lockstep.runtime.spec import EXIT_RETIRED
 from lockstep.sim.pipeline import TIME_STEPS
 from lockstep.store.protocols import Entry, Store

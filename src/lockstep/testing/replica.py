@@ -12,13 +12,13 @@ from pyspark.sql.streaming import StreamingQuery
 from lockstep.api.loading import LoadedJob
 from lockstep.connect.protocols import SourceSide
 from lockstep.errors import LockstepError
-from lockstep.runtime.beginning import checkpoint_folders
-from lockstep.runtime.checkpoint import standing
-from lockstep.runtime.march import March
-from lockstep.runtime.marks import TimeStep, is_over
+from lockstep.runtime.decide.marks import TimeStep, is_over
+from lockstep.runtime.epoch.sealing import Sealer
+from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.replica import Replica
-from lockstep.runtime.sealing import Sealer
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.state.checkpoint import standing
+from lockstep.runtime.state.recovery import checkpoint_folders
 from lockstep.store.protocols import Entry, Holder, Store
 
 RECORDS_MAX = 1_000_000
@@ -116,15 +116,15 @@ class ReplicaHere(Replica):
         """What ended it."""
         return self.failure(self.queries)
 
-    def _report_from(self, march: March) -> None:
-        super()._report_from(march)
-        report = march.on_done
-        march.on_done = lambda: self._after_publishing(report)
+    def _report_from(self, stage_progress: StageProgress) -> None:
+        super()._report_from(stage_progress)
+        report = stage_progress.on_done
+        stage_progress.on_done = lambda: self._after_publishing(report)
 
     def _after_publishing(self, report: Callable[[], None]) -> None:
         report()
-        assert self.march is not None
-        if self._crash_after(self.march.at.epoch):
+        assert self.stage_progress is not None
+        if self._crash_after(self.stage_progress.at.epoch):
             self.crashed = True
             raise RuntimeError("the replica crashes here, its epoch published and not committed")
 

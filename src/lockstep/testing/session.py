@@ -15,9 +15,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lockstep.config import SparkSettings
-from lockstep.runtime.environment import open_session, process_environment
-from lockstep.runtime.jvm import boot
-from lockstep.runtime.launching import jvm_command
+from lockstep.runtime.spark.boot import boot
+from lockstep.runtime.spark.environment import open_session, process_environment
+from lockstep.runtime.spark.launching import jvm_command
 
 CORES = 2
 """Enough to see what goes wrong in parallel; more of them only wait for each other over a test's few records."""

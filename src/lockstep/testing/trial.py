@@ -21,11 +21,11 @@ from lockstep.clock import US_PER_S
 from lockstep.config import Settings
 from lockstep.connect.protocols import Place
 from lockstep.connect.reading import read
+from lockstep.connect.registry import source_side
 from lockstep.connect.specs import JournalSource
-from lockstep.connect.working import source_side
 from lockstep.errors import LockstepError, RunError
-from lockstep.runtime.marks import time_steps
-from lockstep.runtime.source import LockstepSource
+from lockstep.runtime.decide.marks import time_steps
+from lockstep.runtime.epoch.source import LockstepSource
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.arrow import batch_from_pylist
 from lockstep.store.journal import open_journal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockstep.bench.demo.checking import Comparison
 from lockstep.bench.demo.feeding import Fed
-from lockstep.bench.demo.playing import Alive, Part
+from lockstep.bench.demo.part import Alive, Part
 from lockstep.bench.demo.running import Kill
 from lockstep.bench.demo.watching import Sighting
 from lockstep.clock import US_PER_S

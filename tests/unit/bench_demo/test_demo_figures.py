@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.bench.demo.checking import Alert, Comparison
 from lockstep.bench.demo.figures import BARS, Point, curve, gap_across_s, span, sparkline
-from lockstep.bench.demo.playing import Part
+from lockstep.bench.demo.part import Part
 from lockstep.bench.demo.story import Story, chapter
 from lockstep.bench.demo.watching import Sighting
 from lockstep.clock import US_PER_S

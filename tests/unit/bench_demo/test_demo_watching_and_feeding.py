@@ -18,8 +18,8 @@ from lockstep.bench.demo.running import JOB, JOB_FILE, SINK
 from lockstep.bench.demo.watching import Watcher
 from lockstep.bench.stopping import Stop
 from lockstep.connect.protocols import Output, Place, Publication
+from lockstep.connect.registry import sink_side
 from lockstep.connect.specs import files
-from lockstep.connect.working import sink_side
 from lockstep.errors import RunError
 from lockstep.plan.schema import parse_schema
 from lockstep.store.journal import SqliteJournal, open_journal

@@ -16,7 +16,7 @@ import pytest
 
 from lockstep.chaos.actions import files
 from lockstep.chaos.actions.files import DeleteLastCommit, small_disk_impossible
-from lockstep.chaos.vocabulary import Field, Member
+from lockstep.chaos.vocabulary import Member, RunningJob
 
 HOLDS_A_DISK = """
 import pathlib, sys, time
@@ -53,8 +53,8 @@ def test_a_replica_is_killed_later_only_if_it_is_still_the_same_process(
     monkeypatch.setattr(files, "UNDER_ITS_FEET_SHARE", 1.1)
     one = Member("r0", 1, os.getpid(), "running", 5, tmp_path, healthy=True)
     store: Any = SimpleNamespace(head=lambda: None)
-    field = SimpleNamespace(spare_replicas=lambda: [one], store=store)
-    deed = DeleteLastCommit().begin(cast("Field", field), Random(1))
+    running = SimpleNamespace(spare_replicas=lambda: [one], store=store)
+    deed = DeleteLastCommit().begin(cast("RunningJob", running), Random(1))
     assert killed == []
     monkeypatch.setattr(psutil.Process, "is_running", lambda _: still_there)
     assert deed.undo is not None

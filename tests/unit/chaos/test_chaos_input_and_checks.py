@@ -20,7 +20,7 @@ from lockstep.chaos.feeding import Fed, Feeder
 from lockstep.chaos.planner import Planned
 from lockstep.chaos.recomputing import copy_ledger
 from lockstep.chaos.records import Maker, malformed_lines
-from lockstep.chaos.running import Doing
+from lockstep.chaos.runner import Doing
 from lockstep.chaos.subject import load_subject
 from lockstep.chaos.watching import Span
 from lockstep.errors import RunError, StoreError

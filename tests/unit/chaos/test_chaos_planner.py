@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lockstep.chaos.catalogue import all_actions
 from lockstep.chaos.planner import PAUSE_S, Planned, away_s, hopeless, may_begin, plan
-from lockstep.chaos.vocabulary import Action, Deed, Field, Need, Part
+from lockstep.chaos.vocabulary import Action, Deed, Need, Part, RunningJob
 
 BROAD = {Part.JOB, Part.DISK, Part.STORE, Part.NETWORK}
 BY_NAME = {action.name: action for action in all_actions()}
@@ -87,7 +87,7 @@ class Everything(Action):
     title = "take the whole job"
     takes = frozenset({Part.JOB})
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         raise AssertionError("only planned, never begun")
 
 

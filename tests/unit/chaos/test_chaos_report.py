@@ -9,14 +9,14 @@ from pathlib import Path
 from lockstep.chaos.actions.load import GoQuiet
 from lockstep.chaos.actions.processes import KillJvm
 from lockstep.chaos.checking import Verdict
+from lockstep.chaos.command import Order, as_data, costs
 from lockstep.chaos.figures import steady
 from lockstep.chaos.picture import draw
 from lockstep.chaos.planner import Planned
-from lockstep.chaos.playing import Outcome, Wish
 from lockstep.chaos.report import report_html
-from lockstep.chaos.running import Doing
+from lockstep.chaos.run import Outcome, Wish
+from lockstep.chaos.runner import Doing
 from lockstep.chaos.subject import load_subject
-from lockstep.chaos.telling import Order, as_data, costs
 from lockstep.chaos.timeline import Line
 from lockstep.chaos.vocabulary import Deed
 from lockstep.chaos.watching import Sighting, Span

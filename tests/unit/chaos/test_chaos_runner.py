@@ -1,4 +1,4 @@
-"""The runner against a field that is made up: actions begin when they may, are undone once, and recover."""
+"""The runner against a running that is made up: actions begin when they may, are undone once, and recover."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, ClassVar, cast
 import psutil
 import pytest
 
-from lockstep.chaos import running
-from lockstep.chaos.field import JobField
+from lockstep.chaos import runner as runner_module
 from lockstep.chaos.planner import Planned
-from lockstep.chaos.running import Runner
+from lockstep.chaos.runner import Runner
+from lockstep.chaos.running_job import StartedJob
 from lockstep.chaos.timeline import Timeline
-from lockstep.chaos.vocabulary import Action, Deed, Field, Member, Need, Part
+from lockstep.chaos.vocabulary import Action, Deed, Member, Need, Part, RunningJob
 from lockstep.chaos.watching import Reader
 
 
@@ -43,7 +43,7 @@ class FakeProcess:
         return RuntimeError(fact)
 
 
-class FakeField:
+class FakeJob:
     """Two replicas; ``down`` are those that do not compute, ``ended`` is whether `lockstep run` has."""
 
     def __init__(self) -> None:
@@ -93,8 +93,8 @@ class Hurt(Action):
     takes = frozenset({Part.REPLICA})
     undone: ClassVar[list[str]] = []
 
-    def begin(self, field: Field, draw: Random) -> Deed:
-        fake = cast("FakeField", field)
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
+        fake = cast("FakeJob", running)
         fake.down.add("r1")
 
         def undo() -> None:
@@ -110,22 +110,22 @@ class Never(Hurt):
 
     name = "never"
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         return Deed("r1 would be", replica="r1", lasts_s=0.2, undo=lambda: None, happened=lambda: False)
 
 
 @pytest.fixture
-def field(monkeypatch: pytest.MonkeyPatch) -> FakeField:
-    monkeypatch.setattr(running, "SETTLE_S", 0.1)
-    monkeypatch.setattr(running, "TICK_S", 0.01)
-    monkeypatch.setattr(running, "POSTPONED_S_MAX", 0.3)
+def running(monkeypatch: pytest.MonkeyPatch) -> FakeJob:
+    monkeypatch.setattr(runner_module, "SETTLE_S", 0.1)
+    monkeypatch.setattr(runner_module, "TICK_S", 0.01)
+    monkeypatch.setattr(runner_module, "POSTPONED_S_MAX", 0.3)
     Hurt.undone.clear()
-    return FakeField()
+    return FakeJob()
 
 
-def runner_of(field: FakeField) -> Runner:
+def runner_of(running: FakeJob) -> Runner:
     lines: list[str] = []
-    return Runner(cast("JobField", field), Timeline(lines.append), cast("Reader", NobodyReads()), replicas=2)
+    return Runner(cast("StartedJob", running), Timeline(lines.append), cast("Reader", NobodyReads()), replicas=2)
 
 
 def schedule(*names: str) -> list[Planned]:
@@ -138,7 +138,7 @@ class TakesDisk(Hurt):
     name = "takes-disk"
     takes = frozenset({Part.DISK})
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         return Deed("the disk is full", lasts_s=60, undo=lambda: None)
 
 
@@ -151,22 +151,24 @@ class TakesDisk(Hurt):
     ],
 )
 def test_a_full_disk_excuses_only_an_end_that_the_store_or_a_sink_caused(
-    field: FakeField, last_words: str, excused: bool
+    running: FakeJob, last_words: str, excused: bool
 ) -> None:
-    runner = runner_of(field)
+    runner = runner_of(running)
     disk = TakesDisk()
-    runner.doings.append(running.Doing(schedule("takes-disk")[0], disk, disk.begin(cast("Field", field), Random(1))))
-    field.ended, field.last_words = True, last_words
+    runner.doings.append(
+        runner_module.Doing(schedule("takes-disk")[0], disk, disk.begin(cast("RunningJob", running), Random(1)))
+    )
+    running.ended, running.last_words = True, last_words
     runner._look_at_job()
-    assert field.starts == 1
+    assert running.starts == 1
     assert (runner.findings == []) == excused
 
 
 ACTIONS: dict[str, Action] = {"hurt": Hurt(), "never": Never()}
 
 
-def test_a_second_action_on_a_replica_waits_until_the_first_is_over(field: FakeField) -> None:
-    runner = runner_of(field)
+def test_a_second_action_on_a_replica_waits_until_the_first_is_over(running: FakeJob) -> None:
+    runner = runner_of(running)
     runner.run(schedule("hurt", "hurt"), ACTIONS, duration_s=5)
     first, second = runner.doings
     assert Hurt.undone == ["hurt", "hurt"]
@@ -174,42 +176,42 @@ def test_a_second_action_on_a_replica_waits_until_the_first_is_over(field: FakeF
     assert runner.findings == []
 
 
-def test_what_is_under_way_at_the_end_is_undone_once_and_waited_for(field: FakeField) -> None:
-    runner = runner_of(field)
+def test_what_is_under_way_at_the_end_is_undone_once_and_waited_for(running: FakeJob) -> None:
+    runner = runner_of(running)
     runner.run(schedule("hurt"), ACTIONS, duration_s=0.05)
     assert Hurt.undone == ["hurt"]
     assert runner.doings[0].over_us > 0
 
 
-def test_an_action_that_could_not_begin_is_left_out_with_the_reason(field: FakeField) -> None:
-    field.down.add("r0")
-    runner = runner_of(field)
-    field_all = field.all_healthy
-    field.all_healthy = lambda: True  # type: ignore[method-assign]
+def test_an_action_that_could_not_begin_is_left_out_with_the_reason(running: FakeJob) -> None:
+    running.down.add("r0")
+    runner = runner_of(running)
+    field_all = running.all_healthy
+    running.all_healthy = lambda: True  # type: ignore[method-assign]
     runner.run(schedule("hurt"), ACTIONS, duration_s=1)
-    field.all_healthy = field_all  # type: ignore[method-assign]
+    running.all_healthy = field_all  # type: ignore[method-assign]
     assert runner.doings[0].deed is None
     assert runner.doings[0].skipped == "it needs another healthy replica"
 
 
-def test_what_never_happened_is_marked_so(field: FakeField) -> None:
-    runner = runner_of(field)
+def test_what_never_happened_is_marked_so(running: FakeJob) -> None:
+    runner = runner_of(running)
     runner.run(schedule("never"), ACTIONS, duration_s=2)
     assert runner.doings[0].over_us > 0
     assert not runner.doings[0].happened
     assert any("never happened" in line.text for line in runner.timeline.lines)
 
 
-def test_a_job_that_ends_by_itself_is_started_again_and_that_is_a_finding(field: FakeField) -> None:
-    runner = runner_of(field)
-    field.ended = True
+def test_a_job_that_ends_by_itself_is_started_again_and_that_is_a_finding(running: FakeJob) -> None:
+    runner = runner_of(running)
+    running.ended = True
     runner.tick()
-    assert field.starts == 1
+    assert running.starts == 1
     assert runner.findings == ["`lockstep run` ended with exit code 1 although nothing was done to the whole job"]
-    for _ in range(running.RESTARTS_MAX - 1):
-        field.ended = True
+    for _ in range(runner_module.RESTARTS_MAX - 1):
+        running.ended = True
         runner.tick()
-    field.ended = True
+    running.ended = True
     with pytest.raises(RuntimeError, match="7th time"):
         runner.tick()
 
@@ -232,12 +234,12 @@ def test_a_job_ends_when_the_chaos_around_it_is_killed(tmp_path: Path) -> None:
     assert alive == []
 
 
-def test_who_leaves_and_who_is_back_is_told(field: FakeField) -> None:
-    runner = runner_of(field)
+def test_who_leaves_and_who_is_back_is_told(running: FakeJob) -> None:
+    runner = runner_of(running)
     runner.tick()
-    field.down.add("r1")
+    running.down.add("r1")
     runner.tick()
-    field.down.clear()
+    running.down.clear()
     runner.tick()
     said = [line.text for line in runner.timeline.lines]
     assert "r1 left: 1 of 2 replicas compute" in said

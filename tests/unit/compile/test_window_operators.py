@@ -11,8 +11,8 @@ import lockstep as ls
 from lockstep import F
 from lockstep.api.stream import Stream
 from lockstep.api.windowed import WindowedStream
-from lockstep.compile.families import FAMILIES
 from lockstep.compile.keyed import operator_of
+from lockstep.compile.registry import FAMILIES
 from lockstep.errors import PlanError
 from lockstep.keyed.codec import utc_time
 from lockstep.plan.windowed import WindowStep

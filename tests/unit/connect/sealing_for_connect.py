@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lockstep.connect.protocols import Advance, Place, SourceSide
-from lockstep.connect.working import source_side
+from lockstep.connect.registry import source_side
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store
 

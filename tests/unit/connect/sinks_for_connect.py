@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide
+from lockstep.connect.registry import sink_side
 from lockstep.connect.specs import files, sqlite
-from lockstep.connect.working import sink_side
 from lockstep.store.protocols import Holder
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])

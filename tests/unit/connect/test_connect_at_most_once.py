@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide, StagedFile
+from lockstep.connect.registry import sink_side
 from lockstep.connect.sinks.at_most_once import AtMostOnceSide
 from lockstep.connect.specs import console, files
-from lockstep.connect.working import sink_side
 from lockstep.plan.specs import Guarantee
 from lockstep.store.protocols import Holder
 from tests.unit.connect.sinks_for_connect import HOLDER, SCHEMA, in_child, publish, rows_of, wanted

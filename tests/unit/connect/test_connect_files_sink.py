@@ -18,8 +18,8 @@ import pytest
 
 from lockstep.connect.protocols import Output, Place, Publication
 from lockstep.connect.reading import Reader, read
+from lockstep.connect.registry import sink_side
 from lockstep.connect.specs import files
-from lockstep.connect.working import sink_side
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
 from tests.unit.connect import sinks_for_connect

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lockstep.connect.protocols import Place
+from lockstep.connect.registry import source_side
 from lockstep.connect.specs import files
-from lockstep.connect.working import source_side
 from lockstep.errors import ConnectError
 from tests.unit.connect.sealing_for_connect import SOURCE, Sealing
 

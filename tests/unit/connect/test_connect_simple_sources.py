@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.connect.protocols import Place
+from lockstep.connect.registry import source_side
 from lockstep.connect.sources.ranges import SLICE_RECORDS, fair_shares, split_range
 from lockstep.connect.specs import collection, journal, rate
-from lockstep.connect.working import source_side
 from lockstep.plan.schema import parse_schema
 from lockstep.store.journal import open_journal
 from tests.unit.connect.sealing_for_connect import SOURCE, Sealing

@@ -16,10 +16,10 @@ import pytest
 
 from lockstep.connect.protocols import Output, Place
 from lockstep.connect.reading import read
+from lockstep.connect.registry import sink_side
 from lockstep.connect.sinks.console import ConsoleSinkSide
 from lockstep.connect.sinks.sqlite import SqliteSinkSide
 from lockstep.connect.specs import SqliteSink, console, sqlite
-from lockstep.connect.working import sink_side
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
 from lockstep.store.sqlite_store import open_store

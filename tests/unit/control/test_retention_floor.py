@@ -10,8 +10,8 @@ import pytest
 
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Place, SourceSide
+from lockstep.connect.registry import source_side
 from lockstep.connect.specs import JournalSource, journal
-from lockstep.connect.working import source_side
 from lockstep.control.retention import floor_epoch, forget
 from lockstep.errors import StoreError
 from lockstep.store.arrow import batch_from_pylist

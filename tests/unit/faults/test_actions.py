@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from lockstep.chaos.actions import files, network, store, windows
-from lockstep.chaos.vocabulary import Action, Field, Member, Need
+from lockstep.chaos.vocabulary import Action, Member, Need, RunningJob
 from lockstep.clock import wall_us
 from lockstep.faults.orders import Orders, StoreOrder, Window, WindowOrder
 from lockstep.faults.switch import command_prefix, switch
@@ -68,7 +68,7 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PaperField:
 
 
 def begin(action: Action, paper: PaperField, seed: int = 1) -> Any:
-    return action.begin(cast("Field", paper), Random(seed))
+    return action.begin(cast("RunningJob", paper), Random(seed))
 
 
 @pytest.mark.parametrize("action", windows.ACTIONS, ids=lambda action: action.name)
@@ -96,9 +96,9 @@ def test_a_crash_between_two_sinks_needs_two_sinks(paper: PaperField) -> None:
         opened.seal(Entry(epoch, 1000 + epoch, {"in": {"0": epoch}}), holder)
     action = windows.BetweenTwoSinks()
     opened.add_digests([Digest(0, "out", "r0", 1, "d", 1, "v")])
-    assert action.missing(cast("Field", paper)) == "the job has one sink"
+    assert action.missing(cast("RunningJob", paper)) == "the job has one sink"
     opened.add_digests([Digest(0, "alerts", "r0", 1, "d", 1, "v")])
-    assert action.missing(cast("Field", paper)) is None
+    assert action.missing(cast("RunningJob", paper)) is None
     opened.close()
 
 
@@ -153,7 +153,7 @@ def test_a_checkpoint_is_damaged_while_its_replica_is_dead_or_is_killed_later(pa
 
 
 def test_no_disk_but_a_small_one_of_its_own_is_filled(paper: PaperField) -> None:
-    assert "TMPDIR" in (files.FillDisk().missing(cast("Field", paper)) or "")
+    assert "TMPDIR" in (files.FillDisk().missing(cast("RunningJob", paper)) or "")
 
 
 def test_an_isolated_replica_starts_in_its_namespace_from_then_on(
@@ -166,7 +166,7 @@ def test_an_isolated_replica_starts_in_its_namespace_from_then_on(
     assert not first.happened()
     monkeypatch.setattr(network, "namespace", lambda pid: 1 if pid in (101, 102) else 4711)
     assert first.happened()
-    assert network.IsolateReplica().missing(cast("Field", paper)) == "every replica is in a namespace of its own"
+    assert network.IsolateReplica().missing(cast("RunningJob", paper)) == "every replica is in a namespace of its own"
 
 
 def test_actions_have_names_of_their_own_and_say_what_they_do() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lockstep.chaos.actions.files import DAMAGES, PLACES, damage, fill, is_small_disk, small_disk, small_disk_impossible
 from lockstep.errors import RunError
-from lockstep.runtime.checkpoint import check_state, standing, write_fingerprint
+from lockstep.runtime.state.checkpoint import check_state, standing, write_fingerprint
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
 
 

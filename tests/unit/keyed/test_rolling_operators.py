@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.compile.families import FAMILIES
 from lockstep.compile.keyed import operator_of
+from lockstep.compile.registry import FAMILIES
 from lockstep.errors import FunctionError, PlanError
 from lockstep.keyed.operator import Operator
 from lockstep.plan.expression import Column, call

@@ -18,8 +18,8 @@ from lockstep.keyed.records import Record
 from lockstep.keyed.reducing import Folder, Reducer
 from lockstep.keyed.windows.assigners import Own, Regular, Sessions
 from lockstep.keyed.windows.contents import AddedInOrder, Contents, Folded, FoldedInOrder, Processed, Reduced
+from lockstep.keyed.windows.custom import WindowAssigner
 from lockstep.keyed.windows.operator import WindowOperator
-from lockstep.keyed.windows.own import WindowAssigner
 from lockstep.keyed.windows.panes import Pane
 from lockstep.keyed.windows.results import Results
 from lockstep.plan.accumulated import accumulated

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.errors import RunError
-from lockstep.runtime.checkpoint import (
+from lockstep.runtime.state.checkpoint import (
     FINGERPRINT,
     Standing,
     batch_epoch,

@@ -7,7 +7,7 @@ import random
 
 import pyarrow as pa
 
-from lockstep.runtime.divergence import describe, differing_rows
+from lockstep.runtime.epoch.divergence import describe, differing_rows
 
 
 def test_the_same_rows_in_another_order_do_not_differ() -> None:

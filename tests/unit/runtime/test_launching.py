@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.config import SparkSettings
-from lockstep.runtime import jvm, launching
-from lockstep.runtime.launching import jvm_command
+from lockstep.runtime.spark import boot, launching
+from lockstep.runtime.spark.launching import jvm_command
 
 LISTENS = """
 import os, struct, sys
@@ -25,7 +25,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def _nothing_booting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm, "_booting", [])
+    monkeypatch.setattr(boot, "_booting", [])
 
 
 def test_the_command_is_spark_s_own_and_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,12 +41,12 @@ def test_the_command_is_spark_s_own_and_asked_for_once(tmp_path: Path, monkeypat
 
 
 def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does(tmp_path: Path) -> None:
-    jvm.boot([sys.executable, "-c", LISTENS], tmp_path)
-    with jvm.booted():
+    boot.boot([sys.executable, "-c", LISTENS], tmp_path)
+    with boot.booted():
         assert (os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]) == ("4711", "secret")
     assert "PYSPARK_GATEWAY_PORT" not in os.environ and "PYSPARK_GATEWAY_SECRET" not in os.environ
     assert list(tmp_path.iterdir()) == [], "the secret is gone from the disk"
-    started = jvm._in_use.pop()
+    started = boot._in_use.pop()
     assert started._process.poll() is None
     assert started._process.stdin is not None
     started._process.stdin.close()
@@ -56,11 +56,11 @@ def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does(tmp_p
 def test_a_jvm_that_ends_instead_is_replaced_by_pyspark_s_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    jvm.boot([sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
-    with jvm.booted():
+    boot.boot([sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
+    with boot.booted():
         assert "PYSPARK_GATEWAY_PORT" not in os.environ
     assert "has ended" in capsys.readouterr().err
 
 
 def test_a_connection_is_read_whole() -> None:
-    assert jvm._read(struct.pack("!ii", 1, 2) + b"ab" + b"rest") == (1, "ab")
+    assert boot._read(struct.pack("!ii", 1, 2) + b"ab" + b"rest") == (1, "ab")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lockstep.runtime.marks import TimeStep, next_active, next_marks
+from lockstep.runtime.decide.marks import TimeStep, next_active, next_marks
 from lockstep.store.protocols import Entry
 
 S = 1_000_000

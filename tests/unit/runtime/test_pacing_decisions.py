@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.config import RunSettings
-from lockstep.runtime.pacing import (
+from lockstep.runtime.decide.pacing import (
     COLD_EPOCHS,
     GROWTH,
     EpochCost,

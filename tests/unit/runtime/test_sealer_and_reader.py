@@ -15,13 +15,13 @@ import pytest
 
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Place, Slice
+from lockstep.connect.registry import source_side
 from lockstep.connect.specs import collection
-from lockstep.connect.working import source_side
 from lockstep.errors import LockstepError
-from lockstep.runtime import source
-from lockstep.runtime.marks import TimeStep
-from lockstep.runtime.sealing import Sealer
-from lockstep.runtime.source import EpochReader, SourceOptions, pack
+from lockstep.runtime.decide.marks import TimeStep
+from lockstep.runtime.epoch import source
+from lockstep.runtime.epoch.sealing import Sealer
+from lockstep.runtime.epoch.source import EpochReader, SourceOptions, pack
 from lockstep.store.protocols import Store
 from lockstep.store.sqlite_store import open_store
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.errors import RunError
-from lockstep.runtime.checkpoint import Standing, check_state, standing, write_fingerprint
-from lockstep.runtime.snapshot import ATTEMPTS_MAX, copy_checkpoint
+from lockstep.runtime.state.checkpoint import Standing, check_state, standing, write_fingerprint
+from lockstep.runtime.state.snapshot import ATTEMPTS_MAX, copy_checkpoint
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.bench.children import Child
-from lockstep.bench.compare.eye import read_counts, read_looks, read_sightings
+from lockstep.bench.compare.observer import read_counts, read_looks, read_sightings
 from lockstep.bench.compare.trees import TreeMeter
 from lockstep.bench.engines.checking import Comparison, compare
 from lockstep.bench.engines.contract import Engine, Options, Records, Row, Sighting, Wait, Workload
@@ -63,7 +63,7 @@ class LiveRun:
         make_folders(workload, folder)
         self.launched_us = 0
         self.process = self._launch()
-        self._eye = self._python("the eye", "lockstep.bench.compare.eye", engine.name, *self._eye_arguments())
+        self._eye = self._python("the eye", "lockstep.bench.compare.observer", engine.name, *self._eye_arguments())
 
     @property
     def meter(self) -> TreeMeter:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lockstep.bench.demo.figures import BEFORE_S, Point, Span, curve, gap_across_s, span
-from lockstep.bench.demo.playing import Part
+from lockstep.bench.demo.part import Part
 from lockstep.clock import US_PER_S
 
 

@@ -29,13 +29,13 @@ _POLL_S = 0.25
 
 REPLICA = "lockstep.runtime.replica"
 PARTS = (
-    ("lockstep.runtime.epochs", "EpochRunner", "__call__", "ours"),
-    ("lockstep.runtime.epochs", "EpochRunner", "_compute", "compute"),
-    ("lockstep.runtime.epochs", "EpochRunner", "_publish", "publish"),
-    ("lockstep.runtime.march", "March", "done", "report"),
-    ("lockstep.runtime.sealing", "Sealer", "_advances", "look_at_sources"),
-    ("lockstep.runtime.sealing", "Sealer", "_put", "seal"),
-    ("lockstep.runtime.sealing", "Sealer", "_seal_when_due", "until_sealed"),
+    ("lockstep.runtime.epoch.run", "EpochRunner", "__call__", "ours"),
+    ("lockstep.runtime.epoch.run", "EpochRunner", "_compute", "compute"),
+    ("lockstep.runtime.epoch.run", "EpochRunner", "_publish", "publish"),
+    ("lockstep.runtime.epoch.stage_progress", "StageProgress", "done", "report"),
+    ("lockstep.runtime.epoch.sealing", "Sealer", "_advances", "look_at_sources"),
+    ("lockstep.runtime.epoch.sealing", "Sealer", "_put", "seal"),
+    ("lockstep.runtime.epoch.sealing", "Sealer", "_seal_when_due", "until_sealed"),
 )
 """(module, class, method, part of an epoch). A unit test holds it to the code: a renamed method fails there."""
 STEPS = (

@@ -19,7 +19,7 @@ from random import Random
 import psutil
 
 from lockstep.chaos.actions.processes import victim
-from lockstep.chaos.vocabulary import Action, Deed, Field, Member, Need, Part
+from lockstep.chaos.vocabulary import Action, Deed, Member, Need, Part, RunningJob
 from lockstep.control.processes import kill_tree
 
 UNDER_ITS_FEET_SHARE = 0.4
@@ -113,16 +113,16 @@ class _Damage(Action):
     takes = frozenset({Part.REPLICA})
     lasts_s_max = KILLED_AFTER_S[1]
 
-    def missing(self, field: Field) -> str | None:
+    def missing(self, running: RunningJob) -> str | None:
         """Whoever is hurt must have a checkpoint."""
-        if (reason := super().missing(field)) is not None:
+        if (reason := super().missing(running)) is not None:
             return reason
-        spare = field.spare_replicas()
+        spare = running.spare_replicas()
         return None if all(_has_commits(one) for one in spare) else "a replica has no checkpoint yet"
 
-    def carried_out(self, field: Field, draw: Random, place: str, how: str) -> Deed:
+    def carried_out(self, running: RunningJob, draw: Random, place: str, how: str) -> Deed:
         """Damage ``place`` of a replica that is killed now, or of one that runs and is killed in a while."""
-        one = victim(field, draw)
+        one = victim(running, draw)
         still_there = _watched(one.pid)
         runs = draw.random() < UNDER_ITS_FEET_SHARE
         lasts_s = round(draw.uniform(*KILLED_AFTER_S), 1)
@@ -159,9 +159,9 @@ class DeleteLastCommit(_Damage):
     name = "delete-last-commit"
     title = "delete Spark's last commit entry of one replica, so that it replays an epoch that was published"
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Delete it."""
-        return self.carried_out(field, draw, "the last commit", "deleted")
+        return self.carried_out(running, draw, "the last commit", "deleted")
 
 
 class DamageCheckpoint(_Damage):
@@ -171,9 +171,9 @@ class DamageCheckpoint(_Damage):
     title = "delete, empty, cut short or garble files of one replica's checkpoint: state, offsets, commits, fingerprint"
     weight = 1.5
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Choose a place and a damage."""
-        return self.carried_out(field, draw, draw.choice(sorted(PLACES)), draw.choice(sorted(DAMAGES)))
+        return self.carried_out(running, draw, draw.choice(sorted(PLACES)), draw.choice(sorted(DAMAGES)))
 
 
 class FillDisk(Action):
@@ -190,18 +190,18 @@ class FillDisk(Action):
         """It needs a file system of its own, which is a mounted tmpfs."""
         return small_disk_impossible()
 
-    def missing(self, field: Field) -> str | None:
+    def missing(self, running: RunningJob) -> str | None:
         """Never somebody's real disk."""
-        if (reason := super().missing(field)) is not None:
+        if (reason := super().missing(running)) is not None:
             return reason
-        if is_small_disk(field.project):
+        if is_small_disk(running.project):
             return None
         return "the copy of the project is not on a small file system of its own; TMPDIR can name one"
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Lay ballast until nothing fits."""
         lasts_s = round(draw.uniform(*FULL_S), 1)
-        ballast = field.project / _BALLAST
+        ballast = running.project / _BALLAST
         size = fill(ballast)
         return Deed(
             f"the disk is full ({size / 1e6:.0f} MB of ballast) for {lasts_s} s",

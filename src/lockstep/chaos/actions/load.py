@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from lockstep.chaos.vocabulary import Action, Deed, Field, Need, Part
+from lockstep.chaos.vocabulary import Action, Deed, Need, Part, RunningJob
 
 LOAD_FACTORS = (3, 5, 8)
 LOAD_S = (3.0, 8.0)
@@ -21,15 +21,15 @@ class AddLoad(Action):
     takes = frozenset({Part.INPUT})
     lasts_s_max = LOAD_S[1]
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Raise the rate, and lower it at the end."""
         factor, lasts_s = draw.choice(LOAD_FACTORS), round(draw.uniform(*LOAD_S), 1)
-        field.feeding.set_rate(factor)
+        running.feeding.set_rate(factor)
         return Deed(
             f"{factor} times the rate for {lasts_s} s",
             data={"factor": factor},
             lasts_s=lasts_s,
-            undo=lambda: field.feeding.set_rate(1.0),
+            undo=lambda: running.feeding.set_rate(1.0),
         )
 
 
@@ -42,11 +42,11 @@ class GoQuiet(Action):
     takes = frozenset({Part.INPUT})
     lasts_s_max = QUIET_S[1]
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Stop feeding, and begin again at the end."""
         lasts_s = round(draw.uniform(*QUIET_S), 1)
-        field.feeding.set_rate(0.0)
-        return Deed(f"no input for {lasts_s} s", lasts_s=lasts_s, undo=lambda: field.feeding.set_rate(1.0))
+        running.feeding.set_rate(0.0)
+        return Deed(f"no input for {lasts_s} s", lasts_s=lasts_s, undo=lambda: running.feeding.set_rate(1.0))
 
 
 class FeedLate(Action):
@@ -57,9 +57,9 @@ class FeedLate(Action):
     requires = frozenset({Need.EVENT_TIME})
     takes = frozenset({Part.INPUT})
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Feed them at once."""
-        records = field.feeding.late(draw.randrange(*RECORDS))
+        records = running.feeding.late(draw.randrange(*RECORDS))
         return Deed(f"{records} records came an hour late", data={"records": records})
 
 
@@ -71,10 +71,10 @@ class FeedMalformed(Action):
     requires = frozenset({Need.FED})
     takes = frozenset({Part.INPUT})
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Offer them at once."""
         lines = draw.randrange(*RECORDS)
-        accepted = field.feeding.malformed(lines)
+        accepted = running.feeding.malformed(lines)
         return Deed(
             f"{lines} malformed lines were offered to each journal, {accepted} accepted",
             data={"lines": lines, "accepted": accepted},

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from lockstep.chaos.vocabulary import Action, Deed, Field, Member, Need, Part
+from lockstep.chaos.vocabulary import Action, Deed, Member, Need, Part, RunningJob
 from lockstep.control.processes import kill_tree
 from lockstep.faults.switch import PREFIXES_FILE
 
@@ -90,23 +90,23 @@ class IsolateReplica(Action):
         """It needs the right to make namespaces."""
         return namespaces_impossible()
 
-    def missing(self, field: Field) -> str | None:
+    def missing(self, running: RunningJob) -> str | None:
         """Once is enough for each."""
-        if (reason := super().missing(field)) is not None:
+        if (reason := super().missing(running)) is not None:
             return reason
-        return None if _together(field) else "every replica is in a namespace of its own"
+        return None if _together(running) else "every replica is in a namespace of its own"
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Have its command begin with the launcher from now on, and kill it."""
-        one = draw.choice(_together(field))
-        _set_prefix(field.orders / PREFIXES_FILE, one.name)
+        one = draw.choice(_together(running))
+        _set_prefix(running.orders / PREFIXES_FILE, one.name)
         kill_tree(one.pid)
         return Deed(
             f"kill -9 of all of {one.name} ({one.pid}), which comes back in a network namespace of its own",
             replica=one.name,
             data={"pid": one.pid},
             lasts_s=STARTED_S_MAX,
-            happened=lambda: one.name in {member.name for member in apart(field.members())},
+            happened=lambda: one.name in {member.name for member in apart(running.members())},
         )
 
 
@@ -122,15 +122,15 @@ class _OnLoopback(Action):
         """It needs a queueing discipline that the kernel may lack."""
         return queueing_impossible(*self.probe)
 
-    def missing(self, field: Field) -> str | None:
+    def missing(self, running: RunningJob) -> str | None:
         """One of those that can be lost has to have a namespace of its own."""
-        if (reason := super().missing(field)) is not None:
+        if (reason := super().missing(running)) is not None:
             return reason
-        return None if apart(field.spare_replicas()) else "no replica that can be lost has a namespace of its own"
+        return None if apart(running.spare_replicas()) else "no replica that can be lost has a namespace of its own"
 
-    def on_loopback(self, field: Field, draw: Random, discipline: list[str], what: str) -> Deed:
+    def on_loopback(self, running: RunningJob, draw: Random, discipline: list[str], what: str) -> Deed:
         """Put a queueing discipline on the loopback, and take it away at the end."""
-        one = draw.choice(apart(field.spare_replicas()))
+        one = draw.choice(apart(running.spare_replicas()))
         lasts_s = round(draw.uniform(*TROUBLE_S), 1)
         inside(one.pid, ["tc", "qdisc", "add", "dev", "lo", "root", *discipline])
         return Deed(
@@ -149,10 +149,10 @@ class DelayNetwork(_OnLoopback):
     title = "delay every packet between a replica's driver, JVM and Python workers"
     probe = ("netem", "delay", "1ms")
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """With netem."""
         delay_ms = draw.randint(*DELAY_MS)
-        return self.on_loopback(field, draw, ["netem", "delay", f"{delay_ms}ms"], f"{delay_ms} ms of delay")
+        return self.on_loopback(running, draw, ["netem", "delay", f"{delay_ms}ms"], f"{delay_ms} ms of delay")
 
 
 class LoseNetwork(_OnLoopback):
@@ -162,10 +162,10 @@ class LoseNetwork(_OnLoopback):
     title = "lose some packets between a replica's driver, JVM and Python workers"
     probe = ("netem", "loss", "1%")
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """With netem."""
         loss = draw.randint(*LOSS_PERCENT)
-        return self.on_loopback(field, draw, ["netem", "loss", f"{loss}%"], f"{loss} % of loss")
+        return self.on_loopback(running, draw, ["netem", "loss", f"{loss}%"], f"{loss} % of loss")
 
 
 class NarrowNetwork(_OnLoopback):
@@ -175,11 +175,11 @@ class NarrowNetwork(_OnLoopback):
     title = "let little through between a replica's driver, JVM and Python workers: packets queue, and overflow"
     probe = ("tbf", "rate", "1mbit", "burst", str(PACKET_BYTES_MAX), "limit", str(2 * PACKET_BYTES_MAX))
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """With a token bucket and a short queue."""
         rate = draw.randint(*RATE_KBIT)
         limits = ["burst", str(PACKET_BYTES_MAX), "limit", str(2 * PACKET_BYTES_MAX)]
-        return self.on_loopback(field, draw, ["tbf", "rate", f"{rate}kbit", *limits], f"{rate} kbit/s")
+        return self.on_loopback(running, draw, ["tbf", "rate", f"{rate}kbit", *limits], f"{rate} kbit/s")
 
 
 class CutNetwork(_OnLoopback):
@@ -193,9 +193,9 @@ class CutNetwork(_OnLoopback):
         """It needs no queueing discipline, only the namespace."""
         return namespaces_impossible()
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Down, and up at the end."""
-        one = draw.choice(apart(field.spare_replicas()))
+        one = draw.choice(apart(running.spare_replicas()))
         lasts_s = round(draw.uniform(*CUT_S), 1)
         inside(one.pid, ["ip", "link", "set", "lo", "down"])
         return Deed(
@@ -218,8 +218,8 @@ def inside(pid: int, command: list[str]) -> None:
         )
 
 
-def _together(field: Field) -> list[Member]:
-    spare = field.spare_replicas()
+def _together(running: RunningJob) -> list[Member]:
+    spare = running.spare_replicas()
     own = {one.name for one in apart(spare)}
     return [one for one in spare if one.name not in own]
 

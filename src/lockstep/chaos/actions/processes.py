@@ -9,7 +9,7 @@ from random import Random
 
 import psutil
 
-from lockstep.chaos.vocabulary import Action, Deed, Field, Member, Need, Part
+from lockstep.chaos.vocabulary import Action, Deed, Member, Need, Part, RunningJob
 from lockstep.control.processes import kill_tree
 from lockstep.store.protocols import Holder
 
@@ -19,10 +19,10 @@ PAUSE_LONG_S = (24.0, 30.0)
 PAUSE_LONG_SHARE = 0.25
 
 
-def victim(field: Field, draw: Random) -> Member:
+def victim(running: RunningJob, draw: Random) -> Member:
     """A replica that can be lost now; every second time the one that sealed the newest epoch, whose loss hurts most."""
-    spare = field.spare_replicas()
-    head = field.store.head()
+    spare = running.spare_replicas()
+    head = running.store.head()
     sealer = Holder.replica_of(head.sealed_by) if head is not None else ""
     foremost = [one for one in spare if one.name == sealer]
     return draw.choice(foremost if foremost and draw.random() < 0.5 else spare)
@@ -46,9 +46,9 @@ class KillReplica(Action):
     requires = frozenset({Need.OTHER_REPLICA})
     takes = frozenset({Part.REPLICA})
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Kill the tree."""
-        one = victim(field, draw)
+        one = victim(running, draw)
         kill_tree(one.pid)
         return Deed(f"kill -9 of all of {one.name} ({one.pid})", replica=one.name, data={"pid": one.pid})
 
@@ -61,9 +61,9 @@ class KillDriver(Action):
     requires = frozenset({Need.OTHER_REPLICA})
     takes = frozenset({Part.REPLICA})
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Kill the driver's process only."""
-        one = victim(field, draw)
+        one = victim(running, draw)
         _kill(one.pid)
         return Deed(f"kill -9 of {one.name}'s driver ({one.pid})", replica=one.name, data={"pid": one.pid})
 
@@ -76,15 +76,15 @@ class _KillBelow(Action):
     what: str
     find: staticmethod[[int], list[psutil.Process]]
 
-    def missing(self, field: Field) -> str | None:
+    def missing(self, running: RunningJob) -> str | None:
         """It has to have some."""
-        if (reason := super().missing(field)) is not None:
+        if (reason := super().missing(running)) is not None:
             return reason
-        return None if any(self.find(one.pid) for one in field.spare_replicas()) else f"no replica has a {self.what}"
+        return None if any(self.find(one.pid) for one in running.spare_replicas()) else f"no replica has a {self.what}"
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Kill all of them."""
-        one = victim(field, draw)
+        one = victim(running, draw)
         pids = [process.pid for process in self.find(one.pid)]
         for pid in pids:
             _kill(pid)
@@ -119,9 +119,9 @@ class PauseReplica(Action):
     takes = frozenset({Part.REPLICA})
     lasts_s_max = PAUSE_LONG_S[1]
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Stop the whole tree, the driver first: nobody of it must start a process meanwhile."""
-        one = victim(field, draw)
+        one = victim(running, draw)
         long = draw.random() < PAUSE_LONG_SHARE
         lasts_s = round(draw.uniform(*(PAUSE_LONG_S if long else PAUSE_SHORT_S)), 1)
         stopped = _each([psutil.Process(one.pid), *_below(one.pid)], psutil.Process.suspend)

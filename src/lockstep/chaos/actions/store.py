@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from random import Random
 
-from lockstep.chaos.vocabulary import Action, Deed, Field, Need, Part
+from lockstep.chaos.vocabulary import Action, Deed, Need, Part, RunningJob
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.faults.orders import Orders, StoreOrder
 from lockstep.store.sqlite_store import LEDGER_FILE, job_folder
@@ -35,12 +35,12 @@ class DelayStore(Action):
     takes = frozenset({Part.STORE})
     lasts_s_max = SLOW_S[1]
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Give the order."""
-        who = _who(field, draw)
+        who = _who(running, draw)
         delay_s, lasts_s = round(draw.uniform(*DELAY_S), 3), round(draw.uniform(*SLOW_S), 1)
         order = StoreOrder(_name(self, draw), _until_us(lasts_s), replica=who, delay_s=delay_s)
-        return _given(field, order, f"every operation {delay_s * 1000:.0f} ms slower", lasts_s)
+        return _given(running, order, f"every operation {delay_s * 1000:.0f} ms slower", lasts_s)
 
 
 class FailStore(Action):
@@ -52,14 +52,14 @@ class FailStore(Action):
     takes = frozenset({Part.STORE})
     lasts_s_max = FAILING_S[1]
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Give the order."""
-        who = _who(field, draw)
+        who = _who(running, draw)
         error, lasts_s = draw.choice(sorted(ERRORS)), round(draw.uniform(*FAILING_S), 1)
         chance, after = draw.choice((0.05, 0.3, 1.0)), draw.random() < 0.5
         order = StoreOrder(_name(self, draw), _until_us(lasts_s), replica=who, error=error, after=after, chance=chance)
         when = "after they were carried out" if after else "before they are carried out"
-        return _given(field, order, f"{chance:.0%} of operations fail ({ERRORS[error]}) {when}", lasts_s)
+        return _given(running, order, f"{chance:.0%} of operations fail ({ERRORS[error]}) {when}", lasts_s)
 
 
 class LockStore(Action):
@@ -71,9 +71,9 @@ class LockStore(Action):
     takes = frozenset({Part.STORE})
     lasts_s_max = LOCKED_S[1]
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Begin a transaction and leave it."""
-        path = job_folder(field.store_folder, field.job) / LEDGER_FILE
+        path = job_folder(running.store_folder, running.job) / LEDGER_FILE
         lasts_s = round(draw.uniform(*LOCKED_S), 1)
         connection = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
         connection.execute("BEGIN IMMEDIATE")
@@ -89,11 +89,11 @@ class FillStore(Action):
     takes = frozenset({Part.STORE})
     lasts_s_max = FAILING_S[1]
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Give the order."""
         lasts_s = round(draw.uniform(*FAILING_S), 1)
         order = StoreOrder(_name(self, draw), _until_us(lasts_s), WRITES, error="LS0404")
-        return _given(field, order, "no write succeeds (disk full)", lasts_s)
+        return _given(running, order, "no write succeeds (disk full)", lasts_s)
 
 
 def _let_go(connection: sqlite3.Connection) -> Callable[[], None]:
@@ -104,9 +104,9 @@ def _let_go(connection: sqlite3.Connection) -> Callable[[], None]:
     return undo
 
 
-def _who(field: Field, draw: Random) -> str:
+def _who(running: RunningJob, draw: Random) -> str:
     """One replica, or in one case of three everybody, the supervisor too."""
-    return draw.choice([*(one.name for one in field.spare_replicas()), ""])
+    return draw.choice([*(one.name for one in running.spare_replicas()), ""])
 
 
 def _name(action: Action, draw: Random) -> str:
@@ -118,8 +118,8 @@ def _until_us(lasts_s: float) -> int:
     return wall_us() + round(lasts_s * US_PER_S)
 
 
-def _given(field: Field, order: StoreOrder, what: str, lasts_s: float) -> Deed:
-    orders = Orders(field.orders)
+def _given(running: RunningJob, order: StoreOrder, what: str, lasts_s: float) -> Deed:
+    orders = Orders(running.orders)
     orders.give(order)
     return Deed(
         f"for {order.replica or 'everybody'} {what}, for {lasts_s} s",

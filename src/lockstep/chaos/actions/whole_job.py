@@ -6,7 +6,7 @@ import os
 import signal
 from random import Random
 
-from lockstep.chaos.vocabulary import Action, Deed, Field, Need, Part
+from lockstep.chaos.vocabulary import Action, Deed, Need, Part, RunningJob
 
 NOTICED_S = (0.5, 4.0)
 """Until a service manager starts the job again."""
@@ -23,9 +23,9 @@ class KillSupervisor(Action):
     lasts_s_max = NOTICED_S[1]
     weight = 0.7
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Kill it, and start it again at the end."""
-        pid = field.supervisor_pid()
+        pid = running.supervisor_pid()
         assert pid is not None, "all replicas are healthy, so somebody supervises them"
         lasts_s = round(draw.uniform(*NOTICED_S), 1)
         os.kill(pid, signal.SIGKILL)
@@ -33,7 +33,7 @@ class KillSupervisor(Action):
             f"kill -9 of `lockstep run` ({pid}); started again after {lasts_s} s",
             data={"pid": pid},
             lasts_s=lasts_s,
-            undo=field.start_job,
+            undo=running.start_job,
         )
 
 
@@ -47,12 +47,12 @@ class StopAndStart(Action):
     lasts_s_max = STOPPED_S[1]
     weight = 0.7
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Ask it to stop, and start it again at the end."""
         lasts_s = round(draw.uniform(*STOPPED_S), 1)
-        field.stop_job()
+        running.stop_job()
         return Deed(
-            f"SIGTERM to `lockstep run`; started again after {lasts_s} s", lasts_s=lasts_s, undo=field.start_job
+            f"SIGTERM to `lockstep run`; started again after {lasts_s} s", lasts_s=lasts_s, undo=running.start_job
         )
 
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import ClassVar
 
 from lockstep.chaos.actions.processes import victim
-from lockstep.chaos.vocabulary import Action, Deed, Field, Need, Part
+from lockstep.chaos.vocabulary import Action, Deed, Need, Part, RunningJob
 from lockstep.control.processes import kill_tree
 from lockstep.faults.orders import Orders, Window, WindowOrder
 
@@ -26,11 +26,11 @@ class CrashWindow(Action):
     weight = 0.5
     window: ClassVar[Window]
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Give the order; every second time only where this replica is the first there, if it ever is."""
-        one = victim(field, draw)
+        one = victim(running, draw)
         leading = draw.random() < LEADING_SHARE
-        orders = Orders(field.orders)
+        orders = Orders(running.orders)
         order = WindowOrder(f"{self.name}-{draw.getrandbits(40):010x}", self.window, replica=one.name, leading=leading)
         orders.give(order)
         where = f"{one.name} is to be killed {_words(self.window)}"
@@ -75,12 +75,12 @@ class BetweenTwoSinks(CrashWindow):
     title = "kill -9 a replica when it has published an epoch to one sink and not to the next"
     window = Window.BETWEEN_TWO_SINKS
 
-    def missing(self, field: Field) -> str | None:
+    def missing(self, running: RunningJob) -> str | None:
         """There have to be two sinks."""
-        if (reason := super().missing(field)) is not None:
+        if (reason := super().missing(running)) is not None:
             return reason
-        head = field.store.head()
-        sinks = {one.sink for one in field.store.digests(max(0, head.epoch - 1))} if head is not None else set()
+        head = running.store.head()
+        sinks = {one.sink for one in running.store.digests(max(0, head.epoch - 1))} if head is not None else set()
         return None if len(sinks) > 1 else "the job has one sink"
 
 
@@ -110,10 +110,10 @@ class SeedingHalfDone(Action):
     lasts_s_max = SEEDED_S_MAX
     weight = 0.5
 
-    def begin(self, field: Field, draw: Random) -> Deed:
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Give the order, then kill it."""
-        one = victim(field, draw)
-        orders = Orders(field.orders)
+        one = victim(running, draw)
+        orders = Orders(running.orders)
         order = WindowOrder(f"{self.name}-{draw.getrandbits(40):010x}", Window.SEEDING_HALF_DONE, replica=one.name)
         orders.give(order)
         kill_tree(one.pid)

@@ -10,7 +10,7 @@ from lockstep.errors import FunctionError
 from lockstep.keyed.codec import time_us
 from lockstep.keyed.functions import explained, shown
 from lockstep.keyed.records import Record
-from lockstep.keyed.windows.own import WindowAssigner
+from lockstep.keyed.windows.custom import WindowAssigner
 from lockstep.plan.windows import Custom, GlobalWindow, Session, Sliding, Tumbling
 
 Bounds = tuple[int | None, int | None]

@@ -16,7 +16,7 @@ TOLERANCE_US = 1_000
 """A stamp that is right to the millisecond is left as it is."""
 
 
-class Sightings:
+class LastSeen:
     """One observer's memory of what it saw last."""
 
     def __init__(self) -> None:
@@ -26,10 +26,10 @@ class Sightings:
     def aged(self, progress: Iterable[Progress], now_us: int, elapsed_s: float) -> list[Progress]:
         """The same words, with stamps as far before ``now_us`` as they are old.
 
-        >>> sightings, word = Sightings(), Progress("r1", 1, 1, "running", updated_us=7_000_000)
-        >>> [one.updated_us for one in sightings.aged([word], now_us=9_000_000, elapsed_s=100.0)]
+        >>> last_seen, word = LastSeen(), Progress("r1", 1, 1, "running", updated_us=7_000_000)
+        >>> [one.updated_us for one in last_seen.aged([word], now_us=9_000_000, elapsed_s=100.0)]
         [7000000]
-        >>> [one.updated_us for one in sightings.aged([word], now_us=3_000_000, elapsed_s=101.0)]  # the clock was set
+        >>> [one.updated_us for one in last_seen.aged([word], now_us=3_000_000, elapsed_s=101.0)]  # the clock was set
         [0]
         """
         found = []

@@ -51,7 +51,7 @@ def build_archive() -> Path:
     with tempfile.TemporaryDirectory(prefix="lockstep-archive-") as scratch:
         made = Path(scratch) / "classes.jsa"
         answer = subprocess.run(
-            [sys.executable, "-m", "lockstep.runtime.rehearsal", str(made)],
+            [sys.executable, "-m", "lockstep.runtime.spark.rehearsal", str(made)],
             cwd=scratch,
             capture_output=True,
             text=True,

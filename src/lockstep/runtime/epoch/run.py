@@ -17,12 +17,12 @@ from lockstep.connect.protocols import Output, Place, Publication, SinkSide
 from lockstep.connect.sinks.staging import read_batches
 from lockstep.errors import LockstepError, RunError
 from lockstep.faults.windows import Window, reached
-from lockstep.runtime.checkpoint import batch_epoch
-from lockstep.runtime.divergence import describe, differing_rows
-from lockstep.runtime.fence import disagrees, goes_on, is_any_ours, judged_divergence
-from lockstep.runtime.life import BEGIN, DIGEST, FINISH, LIFE, PUBLISH, RUN
-from lockstep.runtime.march import March
-from lockstep.runtime.output import SinkOutput, through_driver, through_executors
+from lockstep.runtime.decide.epoch_steps import BEGIN, DIGEST, EPOCH_STEPS, FINISH, PUBLISH, RUN
+from lockstep.runtime.decide.fence import disagrees, goes_on, is_any_ours, judged_divergence
+from lockstep.runtime.epoch.divergence import describe, differing_rows
+from lockstep.runtime.epoch.output import SinkOutput, through_driver, through_executors
+from lockstep.runtime.epoch.stage_progress import StageProgress
+from lockstep.runtime.state.checkpoint import batch_epoch
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
 
 _VERDICT_POLL_S = 0.05
@@ -53,7 +53,7 @@ class EpochRunner:
         version: str,
         python_steps: Sequence[str],
         settings: RunSettings,
-        march: March,
+        stage_progress: StageProgress,
         observed: Callable[[], dict[str, int | None]],
         is_stopping: Callable[[], bool],
     ) -> None:
@@ -66,7 +66,7 @@ class EpochRunner:
         self._version = version
         self._python_steps = python_steps
         self._settings = settings
-        self._march = march
+        self._stage_progress = stage_progress
         self._observed = observed
         self._is_stopping = is_stopping
         self._rows_last = 0
@@ -98,11 +98,11 @@ class EpochRunner:
             PUBLISH: self._publish_all,
             FINISH: self._finish,
         }
-        for step in LIFE:
+        for step in EPOCH_STEPS:
             steps[step](one)
 
     def _begin(self, one: _Epoch) -> None:
-        self._march.begun(one.entry.epoch)
+        self._stage_progress.begun(one.entry.epoch)
 
     def _compute_all(self, one: _Epoch) -> None:
         one.outputs = self._compute(one.frame, one.entry)
@@ -123,7 +123,7 @@ class EpochRunner:
 
     def _finish(self, one: _Epoch) -> None:
         self._store.add_observed(one.entry.epoch, self._observed())
-        self._march.done(self._compiled.stage.number, one.entry, one.held)
+        self._stage_progress.done(self._compiled.stage.number, one.entry, one.held)
         self._reached(Window.PUBLISHED_NOT_COMMITTED, one.entry.epoch, published_here=self._is_ours(one))
 
     def _is_ours(self, one: _Epoch) -> bool:

@@ -17,11 +17,11 @@ from lockstep.errors import RunError
 from lockstep.faults.windows import Window, reached
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
-from lockstep.runtime import checkpoint as checkpoints
-from lockstep.runtime.checkpoint import Standing
-from lockstep.runtime.pacing import FRESH_S, is_live
-from lockstep.runtime.snapshot import copy_checkpoint
+from lockstep.runtime.decide.pacing import FRESH_S, is_live
 from lockstep.runtime.spec import ReplicaSpec, replica_folder
+from lockstep.runtime.state import checkpoint as checkpoints
+from lockstep.runtime.state.checkpoint import Standing
+from lockstep.runtime.state.snapshot import copy_checkpoint
 from lockstep.store.protocols import Holder, Progress, Store
 
 Plan = dict[str, object]

@@ -1,8 +1,9 @@
-"""The eye: a process of its own that reads an engine's results as they become visible and notes when it saw them.
+"""The observer: a process of its own that reads an engine's results as they become visible and notes when it saw them.
 
-``python -m lockstep.bench.compare.eye ENGINE WORKLOAD FOLDER LOG [--light]``. It looks every few milliseconds, as any
-consumer of the output could. Each look that found something leaves one line: the time, then the rows (with ``--light``
-their number alone: a reader that writes everything down would take time from an engine that has no core to spare).
+``python -m lockstep.bench.compare.observer ENGINE WORKLOAD FOLDER LOG [--light]``. It looks every few milliseconds, as
+any consumer of the output could. Each look that found something leaves one line: the time, then the rows (with
+``--light`` their number alone: a reader that writes everything down would take time from an engine without
+a core to spare).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def found_engine(name: str) -> Engine:
 
 def main() -> None:
     """The process of an eye."""
-    parser = argparse.ArgumentParser(prog="lockstep.bench.compare.eye")
+    parser = argparse.ArgumentParser(prog="lockstep.bench.compare.observer")
     parser.add_argument("engine")
     parser.add_argument("workload")
     parser.add_argument("folder", type=Path)

@@ -14,8 +14,8 @@ from types import FrameType
 from typing import NoReturn
 
 from lockstep.bench.demo.narrating import Narrator
+from lockstep.bench.demo.part import play
 from lockstep.bench.demo.picture import draw
-from lockstep.bench.demo.playing import play
 from lockstep.bench.demo.report import report_html
 from lockstep.bench.demo.story import Story, chapter
 from lockstep.bench.demo.summary import show_summary

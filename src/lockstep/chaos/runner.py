@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from dataclasses import field as made
 from random import Random
 
-from lockstep.chaos.field import JobField
 from lockstep.chaos.figures import longest_gap_s
 from lockstep.chaos.planner import Planned, may_begin
+from lockstep.chaos.running_job import StartedJob
 from lockstep.chaos.timeline import Timeline
 from lockstep.chaos.vocabulary import Action, Deed, Member, Part
 from lockstep.chaos.watching import Attendance, Reader
@@ -64,9 +64,9 @@ class Doing:
 
 @dataclass
 class Runner:
-    """Runs a schedule against a field. ``findings`` are what should not have happened."""
+    """Runs a schedule against a running job. ``findings`` are what should not have happened."""
 
-    field: JobField
+    running: StartedJob
     timeline: Timeline
     reader: Reader
     replicas: int
@@ -101,10 +101,10 @@ class Runner:
 
     def tick(self) -> None:
         """Look at everything once."""
-        self.field.feeding.check()
+        self.running.feeding.check()
         self._look_at_job()
         self._tell_events()
-        well = sorted(one.name for one in self.field.healthy())
+        well = sorted(one.name for one in self.running.healthy())
         came, left = self.attendance.sample(well, wall_us())
         for name in left:
             self.timeline.add("consequence", f"{name} left: {len(well)} of {self.replicas} replicas compute")
@@ -118,10 +118,10 @@ class Runner:
         for one in self._under_way():
             self._undo(one)
         deadline_s = time.monotonic() + RECOVERY_S_MAX
-        while time.monotonic() < deadline_s and (self._under_way() or not self.field.all_healthy()):
+        while time.monotonic() < deadline_s and (self._under_way() or not self.running.all_healthy()):
             self.tick()
             time.sleep(TICK_S)
-        if not self.field.all_healthy():
+        if not self.running.all_healthy():
             self.findings.append(f"not all replicas were well within {RECOVERY_S_MAX:.0f} s of the end of the actions")
 
     def undo_all(self) -> None:
@@ -135,12 +135,12 @@ class Runner:
     def _try(self, one: Doing) -> str | None:
         """Begin an action if it may; else why not."""
         taken = [other.action.takes for other in self._under_way()]
-        reason = may_begin(one.action, taken, self.replicas) or one.action.missing(self.field)
+        reason = may_begin(one.action, taken, self.replicas) or one.action.missing(self.running)
         if reason is not None:
             return reason
-        before = self.field.members()
+        before = self.running.members()
         one.begun_us = one.struck_us = wall_us()
-        one.deed = one.action.begin(self.field, Random(one.planned.draw))  # noqa: S311  (repeatable on purpose)
+        one.deed = one.action.begin(self.running, Random(one.planned.draw))  # noqa: S311  (repeatable on purpose)
         one.happened = one.deed.happened is None
         self._remember(one, before)
         self.doings.append(one)
@@ -180,7 +180,7 @@ class Runner:
         assert one.deed is not None
         if not one.happened and one.deed.happened is not None and one.deed.happened():
             one.happened, one.struck_us = True, wall_us()
-            self._remember(one, self.field.members())
+            self._remember(one, self.running.members())
             self.timeline.add("consequence", f"{one.planned.number}. {one.action.name} has happened")
 
     def _undo(self, one: Doing) -> None:
@@ -196,12 +196,12 @@ class Runner:
     def _recovered(self, one: Doing) -> bool:
         assert one.deed is not None
         if one.action.takes - {Part.REPLICA, Part.INPUT}:
-            return self.field.all_healthy()
+            return self.running.all_healthy()
         if Part.REPLICA not in one.action.takes:
             return True
         if not one.happened:
             return True  # it never came to it
-        member = next((each for each in self.field.healthy() if each.name == one.deed.replica), None)
+        member = next((each for each in self.running.healthy() if each.name == one.deed.replica), None)
         return member is not None and (member.incarnation != one.incarnation or member.epoch > one.epoch + 1)
 
     def _over(self, one: Doing) -> None:
@@ -214,24 +214,24 @@ class Runner:
 
     def _look_at_job(self) -> None:
         """Start a job that has ended again, as a service manager does; an end that nobody caused is a finding."""
-        if self.field.supervisor_pid() is not None:
+        if self.running.supervisor_pid() is not None:
             return
         parts = {part for one in self._under_way() for part in one.action.takes}
         if any(Part.JOB in one.action.takes and not one.undone_us for one in self._under_way()):
             return  # the action itself starts it again
         self._restarts += 1
-        said = f"`lockstep run` ended with exit code {self.field.process.exit_code}"
+        said = f"`lockstep run` ended with exit code {self.running.process.exit_code}"
         if not parts & {Part.DISK, Part.STORE, Part.NETWORK, Part.JOB}:
             self.findings.append(f"{said} although nothing was done to the whole job")
-        elif not parts & {Part.STORE, Part.NETWORK, Part.JOB} and not excused_by_disk(self.field.said()):
+        elif not parts & {Part.STORE, Part.NETWORK, Part.JOB} and not excused_by_disk(self.running.said()):
             self.findings.append(f"{said} while the disk was full, and not because of the store or a sink")
         if self._restarts > RESTARTS_MAX:
-            raise self.field.process.failure(f"{said}, for the {self._restarts}th time")
+            raise self.running.process.failure(f"{said}, for the {self._restarts}th time")
         self.timeline.add("consequence", f"{said}; it is started again")
-        self.field.start_job()
+        self.running.start_job()
 
     def _tell_events(self) -> None:
-        for number, at_us, kind, replica, text in self.field.store.events(self._event, 1000):
+        for number, at_us, kind, replica, text in self.running.store.events(self._event, 1000):
             self._event = number
             if not kind.startswith(_UNTOLD):
                 self.timeline.add("consequence", f"{replica or 'the job'}: {kind}, {text.splitlines()[0]}", at_us)

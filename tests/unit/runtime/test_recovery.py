@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.runtime.beginning import Situation, choose, may_wait, must_replay
-from lockstep.runtime.checkpoint import Standing
+from lockstep.runtime.state.checkpoint import Standing
+from lockstep.runtime.state.recovery import Situation, choose, may_wait, must_replay
 from lockstep.store.protocols import Progress
 from tests.unit.runtime.progress_for_runtime import NOW_US, said
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lockstep.bench.demo.report as report
-from lockstep.bench.demo import telling
+from lockstep.bench.demo import command
 from lockstep.bench.demo.checking import Comparison
 from lockstep.bench.demo.narrating import Narrator
 from lockstep.bench.demo.story import Story, chapter
@@ -21,7 +21,7 @@ from tests.unit.bench_demo.parts_for_demo import part
 def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr(telling, "find_java", lambda: None)
+    monkeypatch.setattr(command, "find_java", lambda: None)
     monkeypatch.setattr(report, "machine_text", lambda: "")
 
 
@@ -29,14 +29,14 @@ def _play(monkeypatch: pytest.MonkeyPatch, comparison: Comparison | None = None)
     def played(_folder: Path, narrator: Narrator) -> Story:
         return Story((chapter(part(1)), chapter(part(2, comparison=comparison))), narrator.elapsed_s)
 
-    monkeypatch.setattr(telling, "_played", played)
+    monkeypatch.setattr(command, "_played", played)
 
 
 def test_a_demo_without_fault_ends_with_zero_and_leaves_only_what_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _play(monkeypatch)
-    assert telling.run_demo(tmp_path / "new" / "report.html", tmp_path / "picture.png", as_json=True) == 0
+    assert command.run_demo(tmp_path / "new" / "report.html", tmp_path / "picture.png", as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["ok"] is True
     assert (tmp_path / "new" / "report.html").read_text().startswith("<!doctype html>")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
@@ -47,7 +47,7 @@ def test_a_broken_promise_ends_with_one_and_keeps_the_evidence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _play(monkeypatch, Comparison(expected=500, published=500, wrong=("one alert",)))
-    assert telling.run_demo(tmp_path / "report.html") == 1
+    assert command.run_demo(tmp_path / "report.html") == 1
     said = capsys.readouterr()
     (kept,) = (tmp_path / "temporary").iterdir()
     assert "NOT as promised" in said.out
@@ -58,12 +58,12 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch
     def interrupted(_folder: Path, _narrator: Narrator) -> Story:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(telling, "_played", interrupted)
-    assert telling.run_demo(tmp_path / "report.html") == 130
+    monkeypatch.setattr(command, "_played", interrupted)
+    assert command.run_demo(tmp_path / "report.html") == 130
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(RunError, match="LS0622"):
-        telling.run_demo(tmp_path / "folder.html")
+        command.run_demo(tmp_path / "folder.html")

@@ -27,10 +27,10 @@ from pyspark.sql.types import StructType
 
 from lockstep.compile.hidden import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
 from lockstep.connect.protocols import Place, Slice, SourceSide
-from lockstep.connect.working import source_side
+from lockstep.connect.registry import source_side
 from lockstep.errors import carried_by_spark
 from lockstep.plan.schema import parse_schema
-from lockstep.runtime import drain_flag as draining
+from lockstep.runtime.epoch import drain_flag as draining
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store
 from lockstep.store.types import arrow_schema

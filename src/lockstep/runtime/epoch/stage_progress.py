@@ -11,8 +11,8 @@ from typing import Protocol
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication
-from lockstep.runtime.fence import is_any_ours
-from lockstep.runtime.pacing import COLD_EPOCHS, EpochCost, first_record_limit, next_record_limit, smoothed_s
+from lockstep.runtime.decide.fence import is_any_ours
+from lockstep.runtime.decide.pacing import COLD_EPOCHS, EpochCost, first_record_limit, next_record_limit, smoothed_s
 from lockstep.store.protocols import Entry, Holder, Published, Store
 
 
@@ -35,7 +35,7 @@ class Readiness(Protocol):
         """Everything before ``epoch`` is computed; ``observed`` is what the last epoch saw."""
 
 
-class March:
+class StageProgress:
     """Keeps the stages of a replica together: they run side by side, and a seal waits for all of them."""
 
     def __init__(

@@ -15,8 +15,8 @@ from lockstep.config import RunSettings
 from lockstep.connect.protocols import SourceSide
 from lockstep.errors import LockstepError
 from lockstep.faults.windows import Window, reached
-from lockstep.runtime.marks import TimeStep
-from lockstep.runtime.proposing import Proposal, Proposer
+from lockstep.runtime.decide.marks import TimeStep
+from lockstep.runtime.decide.proposing import Proposal, Proposer
 from lockstep.store.protocols import Holder, Store
 
 _PAUSE_AFTER_ERROR_S = 1.0

@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 
 from lockstep.config import SparkSettings
 from lockstep.machine import find_java
-from lockstep.runtime.archive import archive_options
-from lockstep.runtime.hadoop_settings import lighten
-from lockstep.runtime.jvm import booted
-from lockstep.runtime.local_files import without_processes
+from lockstep.runtime.spark.archive import archive_options
+from lockstep.runtime.spark.boot import booted
+from lockstep.runtime.spark.hadoop_settings import lighten
+from lockstep.runtime.spark.local_files import without_processes
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
 _STREAMING = "org.apache.spark.sql.execution.streaming."

@@ -15,13 +15,13 @@ import pytest
 
 from lockstep.chaos import checking, recomputing
 from lockstep.chaos.checking import Evidence, Verdict, check_output, check_promises
-from lockstep.chaos.running import Runner
+from lockstep.chaos.runner import Runner
 from lockstep.chaos.subject import Subject, load_subject
 from lockstep.chaos.timeline import Timeline
 from lockstep.chaos.watching import Reader, Sighting
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide
+from lockstep.connect.registry import sink_side
 from lockstep.connect.sinks.compaction import compact
-from lockstep.connect.working import sink_side
 from lockstep.errors import RunError
 from lockstep.observe.promises import order
 from lockstep.plan.steps import Sink

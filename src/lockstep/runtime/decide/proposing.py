@@ -13,9 +13,9 @@ from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Advance, SourceSide
 from lockstep.connect.sources.stage import StageSide
-from lockstep.runtime.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks
-from lockstep.runtime.pacing import View, Wait, decide, first_record_limit
-from lockstep.runtime.sightings import Sightings
+from lockstep.runtime.decide.last_seen import LastSeen
+from lockstep.runtime.decide.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks
+from lockstep.runtime.decide.pacing import View, Wait, decide, first_record_limit
 from lockstep.store.protocols import Entry, Holder, Item, Store
 
 
@@ -52,7 +52,7 @@ class Proposer:
         self._previous: Entry | None = None
         self._observed: Mapping[str, int | None] = {}
         self._limit = first_record_limit(settings)
-        self._sightings = Sightings()
+        self._last_seen = LastSeen()
 
     def ready(self, epoch: int, observed: Mapping[str, int | None], limit: int | None = None) -> None:
         """The replica has computed everything before ``epoch``; ``observed`` is what the last epoch saw."""
@@ -68,7 +68,7 @@ class Proposer:
         now = self._clock()
         last_us = previous.epoch_time_us if previous else None
         elapsed_s = self._elapsed_s()
-        progress = self._sightings.aged(self._store.progress(), now, elapsed_s)
+        progress = self._last_seen.aged(self._store.progress(), now, elapsed_s)
         waited_s = elapsed_s - self._ready_s
         waiting = decide(View(epoch, now, last_us, True, progress, waited_s), self._settings)
         if isinstance(waiting, Wait):

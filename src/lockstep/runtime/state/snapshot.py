@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from lockstep.errors import RunError
-from lockstep.runtime.checkpoint import FINGERPRINT, Standing, check_state, standing
+from lockstep.runtime.state.checkpoint import FINGERPRINT, Standing, check_state, standing
 
 ATTEMPTS_MAX = 10
 """A copy takes well under a second and Spark deletes about once in ten: ten misses in a row mean something else."""

@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame
 from lockstep.compile.digests import add_sums, digest_text, hash_sums
 from lockstep.compile.job import BRANCH, Compiled, SinkPart, rows_column
 from lockstep.connect.protocols import Output, Place, StagedFile, Stager
-from lockstep.connect.working import sink_side
+from lockstep.connect.registry import sink_side
 from lockstep.errors import carried_by_spark
-from lockstep.runtime.batches import collected
+from lockstep.runtime.spark.batches import collected
 from lockstep.store.protocols import Holder
 
 _STAGED_SCHEMA = "sink int, path string, rows bigint, bytes bigint, hash_1 bigint, hash_2 bigint"

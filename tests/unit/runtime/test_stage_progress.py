@@ -1,4 +1,4 @@
-"""The stages of a replica march together; event time goes from one to the next; and a bounded run comes to its end."""
+"""The stages of a replica go on together; event time passes from one to the next; a bounded run comes to its end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lockstep import F
 from lockstep.clock import END_US
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication
-from lockstep.runtime.march import March
-from lockstep.runtime.marks import TimeStep, is_over, next_marks, time_steps
-from lockstep.runtime.pacing import COLD_EPOCHS
+from lockstep.runtime.decide.marks import TimeStep, is_over, next_marks, time_steps
+from lockstep.runtime.decide.pacing import COLD_EPOCHS
+from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.store.protocols import Entry, Holder, Published
 from lockstep.store.sqlite_store import open_store
 
@@ -40,27 +40,27 @@ def _publication(epoch: int, by: str, published_us: int = 0) -> Publication:
 
 def test_an_epoch_counts_when_every_stage_has_computed_it(tmp_path: Any) -> None:
     store, sealer, reports = open_store(tmp_path, "job"), Asked(), []
-    march = March(store, Holder("r0", 1), {1: 4, 2: 3}, RunSettings(), sealer, lambda: reports.append(1))
-    assert march.at.epoch == 3
-    march.take_up()
-    march.done(1, Entry(5, 100, {}), [_publication(5, "r0.1")])
-    assert (march.at.epoch, march.newest_epoch, sealer.ready_for, reports) == (3, 5, [4], [])
-    march.done(2, Entry(4, 50, {}), [])
-    march.done(2, Entry(5, 100, {}), [])
-    assert (march.at.epoch, sealer.ready_for, len(reports)) == (5, [4, 5, 6], 2)
+    progress = StageProgress(store, Holder("r0", 1), {1: 4, 2: 3}, RunSettings(), sealer, lambda: reports.append(1))
+    assert progress.at.epoch == 3
+    progress.take_up()
+    progress.done(1, Entry(5, 100, {}), [_publication(5, "r0.1")])
+    assert (progress.at.epoch, progress.newest_epoch, sealer.ready_for, reports) == (3, 5, [4], [])
+    progress.done(2, Entry(4, 50, {}), [])
+    progress.done(2, Entry(5, 100, {}), [])
+    assert (progress.at.epoch, sealer.ready_for, len(reports)) == (5, [4, 5, 6], 2)
     assert [one.epoch for one in store.published(0, 9)] == [5]
     store.close()
 
 
 def test_what_a_replica_published_before_it_died_is_noted_by_another_an_epoch_later(tmp_path: Any) -> None:
     store = open_store(tmp_path, "job")
-    march = March(store, Holder("r0", 2), {1: 2}, RunSettings(), Asked(), lambda: None)
-    march.done(1, Entry(3, 50, {}), [_publication(3, "r1.7")])
+    progress = StageProgress(store, Holder("r0", 2), {1: 2}, RunSettings(), Asked(), lambda: None)
+    progress.done(1, Entry(3, 50, {}), [_publication(3, "r1.7")])
     noted = Published(3, "r1", 90, 0, None, None, 0.1)
     store.add_published(noted)
-    march.done(1, Entry(4, 100, {}), [_publication(4, "r1.7", published_us=140)])
+    progress.done(1, Entry(4, 100, {}), [_publication(4, "r1.7", published_us=140)])
     assert store.published(0, 9) == [noted], "what its publisher noted stays, and it has the time to note the next"
-    march.done(1, Entry(5, 150, {}), [_publication(5, "r0.2")])
+    progress.done(1, Entry(5, 150, {}), [_publication(5, "r0.2")])
     assert [(one.epoch, one.replica) for one in store.published(0, 9)] == [(3, "r1"), (4, "r1"), (5, "r0")]
     assert store.published(4, 4)[0].published_us == 140, "when it was published, not when it was noted"
     store.close()
@@ -69,11 +69,11 @@ def test_what_a_replica_published_before_it_died_is_noted_by_another_an_epoch_la
 def test_cold_epochs_do_not_lower_the_record_limit_and_warm_ones_do(tmp_path: Any) -> None:
     store, sealer, now = open_store(tmp_path, "job"), Asked(), [0.0]
     settings = RunSettings(records_per_epoch_start=1000)
-    march = March(store, Holder("r0", 1), {1: -1}, settings, sealer, lambda: None, elapsed_s=lambda: now[0])
+    progress = StageProgress(store, Holder("r0", 1), {1: -1}, settings, sealer, lambda: None, elapsed_s=lambda: now[0])
     for epoch in range(COLD_EPOCHS + 3):
-        march.begun(epoch)
+        progress.begun(epoch)
         now[0] += 4.0
-        march.done(1, Entry(epoch, 0, {}, records=1000), [])
+        progress.done(1, Entry(epoch, 0, {}, records=1000), [])
     assert sealer.limits[:COLD_EPOCHS] == [1000] * COLD_EPOCHS
     assert sealer.limits[-1] is not None and sealer.limits[-1] < 1000
     store.close()

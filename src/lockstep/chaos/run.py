@@ -14,10 +14,10 @@ from lockstep.chaos.actions.files import FillDisk, small_disk
 from lockstep.chaos.checking import Evidence, Verdict, check_input, check_output, check_promises
 from lockstep.chaos.comparing import Comparison
 from lockstep.chaos.feeding import Feeder
-from lockstep.chaos.field import Command, JobField
 from lockstep.chaos.figures import Steady, steady
 from lockstep.chaos.planner import Planned, plan
-from lockstep.chaos.running import Doing, Runner
+from lockstep.chaos.runner import Doing, Runner
+from lockstep.chaos.running_job import Command, StartedJob
 from lockstep.chaos.subject import Subject, copy_project
 from lockstep.chaos.timeline import Line, Timeline
 from lockstep.chaos.vocabulary import Action
@@ -161,9 +161,9 @@ class Play:
             feeder.close()
 
     @contextmanager
-    def _field(self, job: str, feeder: Feeder) -> Iterator[JobField]:
+    def _field(self, job: str, feeder: Feeder) -> Iterator[StartedJob]:
         command = Command(job, self.wish.subject.graph.name, self.wish.replicas)
-        place = JobField(self.project, command, feeder, lambda text: self.timeline.add("consequence", text))
+        place = StartedJob(self.project, command, feeder, lambda text: self.timeline.add("consequence", text))
         try:
             yield place
         finally:
@@ -180,7 +180,7 @@ class Play:
 
     def _start(self, runner: Runner, feeder: Feeder) -> int:
         """Start the job and leave it alone for a while; when that began."""
-        wish, place = self.wish, runner.field
+        wish, place = self.wish, runner.running
         many = "1 replica" if wish.replicas == 1 else f"{wish.replicas} replicas"
         self.timeline.add("phase", f'starting "{place.job}" with {many} in {self.project}')
         feeder.start()
@@ -212,7 +212,7 @@ class Play:
 
     def _finish(self, runner: Runner, feeder: Feeder) -> tuple[int, int]:
         """Let everything that was fed come out, and stop the job gracefully; (when it was out, in which epoch)."""
-        place = runner.field
+        place = runner.running
         feeder.end()
         feeder.close_time()
         fed = sum(feeder.acknowledged().values())
@@ -237,7 +237,7 @@ class Play:
 
     def _look_for_leftovers(self, runner: Runner) -> None:
         deadline_s = time.monotonic() + LEFTOVER_S_MAX
-        while (left := runner.field.leftovers()) and time.monotonic() < deadline_s:
+        while (left := runner.running.leftovers()) and time.monotonic() < deadline_s:
             time.sleep(0.2)
         if left:
             runner.findings.append(f"processes were left behind: {[one.pid for one in left]}")
@@ -248,7 +248,7 @@ class Play:
         evidence = Evidence(
             subject=self.wish.subject,
             project=self.project,
-            store=runner.field.store,
+            store=runner.running.store,
             runner=runner,
             sightings=reader.sightings(),
             acknowledged=feeder.acknowledged(),
@@ -272,7 +272,7 @@ class Play:
 class _Settled:
     """Whether every record is in an epoch, and so many epochs after that are published too."""
 
-    def __init__(self, place: JobField, feeder: Feeder, epochs: int) -> None:
+    def __init__(self, place: StartedJob, feeder: Feeder, epochs: int) -> None:
         self._place = place
         self._wanted = feeder.acknowledged()
         self._epochs = epochs

@@ -1,6 +1,6 @@
 """A small stateful stream that touches what every job touches, run once to make the class archive.
 
-``python -m lockstep.runtime.rehearsal FILE`` ends when the JVM has written the archive to FILE.
+``python -m lockstep.runtime.spark.rehearsal FILE`` ends when the JVM has written the archive to FILE.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from lockstep.config import SparkSettings
-from lockstep.runtime.batches import collected, for_each_batch
-from lockstep.runtime.environment import open_session, process_environment
+from lockstep.runtime.spark.batches import collected, for_each_batch
+from lockstep.runtime.spark.environment import open_session, process_environment
 
 EPOCHS = 4
 _SCHEMA = "user string, ok boolean, at timestamp, amount double"

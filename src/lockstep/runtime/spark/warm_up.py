@@ -17,8 +17,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lockstep.compile.job import Compiled
-from lockstep.runtime.batches import for_each_batch
-from lockstep.runtime.output import through_driver
+from lockstep.runtime.epoch.output import through_driver
+from lockstep.runtime.spark.batches import for_each_batch
 
 EPOCHS = 8
 """By then an epoch takes about twice what it will take in the end, down from fifty times."""

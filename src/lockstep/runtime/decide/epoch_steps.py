@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-BEGIN, RUN, DIGEST, PUBLISH, FINISH = LIFE = ("begin", "run", "digest", "publish", "finish")
+BEGIN, RUN, DIGEST, PUBLISH, FINISH = EPOCH_STEPS = ("begin", "run", "digest", "publish", "finish")
 """Note that it has begun; compute it; note what came out; publish it to each sink unless somebody has; note that it is
 done. Only then does Spark commit it: what is before the commit is done again after a crash, what is after never is."""

@@ -13,8 +13,8 @@ import pyspark
 
 from lockstep.config import SparkSettings
 from lockstep.machine import find_java
-from lockstep.runtime.archive import archive_path
-from lockstep.runtime.environment import java_options, process_environment
+from lockstep.runtime.spark.archive import archive_path
+from lockstep.runtime.spark.environment import java_options, process_environment
 
 COMMANDS_KEPT = 32
 _TIMEOUT_S = 8.0

@@ -16,9 +16,9 @@ from typing import Any
 from lockstep.chaos.catalogue import chosen
 from lockstep.chaos.figures import AFTER_S, Cost, cost
 from lockstep.chaos.planner import hopeless
-from lockstep.chaos.playing import Outcome, Play, Wish, remove, workspace
 from lockstep.chaos.report import report_html
-from lockstep.chaos.running import Doing
+from lockstep.chaos.run import Outcome, Play, Wish, remove, workspace
+from lockstep.chaos.runner import Doing
 from lockstep.chaos.subject import Subject, load_subject
 from lockstep.chaos.timeline import Timeline
 from lockstep.chaos.vocabulary import Action, Need

@@ -57,8 +57,8 @@ class Command:
     master: str = "local[1]"
 
 
-class JobField:
-    """Implements :class:`lockstep.chaos.vocabulary.Field`."""
+class StartedJob:
+    """Implements :class:`lockstep.chaos.vocabulary.RunningJob`."""
 
     def __init__(self, project: Path, command: Command, feeder: Feeder, note: Callable[[str], None]) -> None:
         self.project = project
