@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from lockstep.credentials import hide_secrets
 from lockstep.durations import duration_us
 from lockstep.errors import EnvironmentError_
 
@@ -97,7 +98,14 @@ class SparkSettings(_Strict):
     driver_memory: str = "1g"
     """The JVM's heap, per replica and per spare."""
     conf: Mapping[str, str] = Field(default_factory=dict)
-    """Any `spark.*` setting; they may also stand in the table directly, as people paste them."""
+    """Any `spark.*` setting; they may also stand in the table directly, as people paste them.
+
+    The values of keys that look like secrets (password, token, access key, ...) are in no log, event or error."""
+
+    def model_post_init(self, context: object, /) -> None:
+        """Whoever has read a secret must not tell it."""
+        del context
+        hide_secrets(self.conf)
 
 
 class ReplicaSettings(_Strict):
