@@ -86,6 +86,10 @@ class RunSettings(_Strict):
     """How long a graceful stop may take before it becomes a hard one."""
     retention_epochs_min: int = Field(default=200, ge=10)
     """Epochs kept even if nobody needs them: for `lockstep ledger` and for looking back."""
+    compact_sinks: bool = True
+    """Whether old epochs of files sinks are merged into few files by themselves, beside the running job."""
+    compact_keep_epochs: int = Field(default=100, ge=1)
+    """The newest epochs that keep files of their own; a few hundred older ones may be waiting to be merged."""
     rows_through_driver_max: int = Field(default=20_000, ge=0)
     """Epochs expected to be larger than this are staged by the executors instead of passing through the driver."""
 

@@ -17,7 +17,9 @@ from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import Place, SourceSide
 from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.sources.stage import StageTrimmer
+from lockstep.connect.specs import FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
+from lockstep.control.compacting import Compactor
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.processes import end_leftover
 from lockstep.control.spares import Spares
@@ -48,6 +50,7 @@ class PreparedRun:
     store: Store
     supervisor: Supervisor
     spares: Spares
+    compactor: Compactor
     lock: IO[str]
 
 
@@ -73,7 +76,8 @@ def prepare_run(
         store.release(LEASE, identity)
         lock.close()
         raise
-    return PreparedRun(graph, settings, store, supervisor, spares, lock)
+    folders = [project / step.spec.path for step in graph.sinks if isinstance(step.spec, FilesSink)]
+    return PreparedRun(graph, settings, store, supervisor, spares, Compactor(folders, settings.run, store), lock)
 
 
 def _ready(
@@ -139,9 +143,11 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
             prepared.spares.tend()
         on_tick()
 
+    prepared.compactor.start()
     try:
         supervisor.run(tend_and_tell)
     finally:
+        prepared.compactor.stop()
         prepared.spares.close()
         for number, handler in before.items():
             signal.signal(number, handler)
