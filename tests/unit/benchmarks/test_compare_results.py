@@ -21,8 +21,6 @@ from lockstep.bench.epoch.bench import spark_medians
 from lockstep.bench.epoch.probe import PARTS, STEPS
 from lockstep.bench.epoch.starting import Step, phases
 from lockstep.bench.report import RESULTS_FOLDER
-from tests.unit.cli.conftest import lockstep
-
 
 ROOT = Path(__file__).parents[3]
 RIGHT = {"expected": 5, "published": 5, "lost": 0, "repeated": 0, "wrong": 0, "live_repeated": 0, "right": True}
