@@ -10,7 +10,6 @@ from typing import Any
 
 from benchmarks.compare.results import Document
 from benchmarks.compare.tables import joined
-from lockstep.observe.pages import inline_svg
 
 COLOURS: Mapping[str, str] = {
     "lockstep-1": "#5eead4",
@@ -78,7 +77,9 @@ def drawn(paint: Callable[[Any], None], height: float, width: float = 9.0) -> st
         paint(figure)
         file = BytesIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return inline_svg(file.getvalue())
+    text = file.getvalue().decode("utf-8")
+    # Only the element: the XML head of a file has no place inside a page.
+    return text[text.index("<svg") :]
 
 
 def _measured(document: Document, measure: str) -> list[str]:
