@@ -90,6 +90,9 @@ class RunSettings(_Strict):
     """Whether old epochs of files sinks are merged into few files by themselves, beside the running job."""
     compact_keep_epochs: int = Field(default=100, ge=1)
     """The newest epochs that keep files of their own; a few hundred older ones may be waiting to be merged."""
+    dead_letters_max: int = Field(default=10_000, ge=0)
+    """Dead letters (records that could not be read, or that a function could not take) that may wait for somebody; with
+    more the job stops before it publishes the epoch. Those put back or dismissed do not count. 0: one is too many."""
     rows_through_driver_max: int = Field(default=20_000, ge=0)
     """Epochs expected to be larger than this are staged by the executors instead of passing through the driver."""
 

@@ -16,6 +16,7 @@ from lockstep.connect.sources.ranges import BATCH_ROWS, fair_shares, split_range
 from lockstep.connect.specs import JournalSource
 from lockstep.connect.stores import LazyStore
 from lockstep.errors import StoreError
+from lockstep.store.dead_letters import SUFFIX as DEAD_LETTERS
 from lockstep.store.journal import open_journal
 from lockstep.store.protocols import Positions
 from lockstep.store.sqlite_store import list_job_folders, peek_fact
@@ -77,6 +78,8 @@ class JournalSide:
 
     def trim(self, positions: Positions) -> None:
         """Let the journal forget what neither this job nor any other one needs."""
+        if self._journal.name.endswith(DEAD_LETTERS):
+            return  # whoever reads them, they stay until a person has handled them
         self._store.get().set_fact(self._floor, json.dumps(dict(positions)))
         try:
             floors = [
