@@ -94,7 +94,9 @@ class RunSettings(_Strict):
     """Dead letters (records that could not be read, or that a function could not take) that may wait for somebody; with
     more the job stops before it publishes the epoch. Those put back or dismissed do not count. 0: one is too many."""
     rows_through_driver_max: int = Field(default=20_000, ge=0)
-    """Epochs expected to be larger than this are staged by the executors instead of passing through the driver."""
+    """Rows of an epoch that may pass through the driver's memory (fewer if they are wide: 64 MB in all).
+
+    Larger ones are staged in files by the executors; an epoch that turns out larger only then is run again that way."""
 
 
 class SparkSettings(_Strict):

@@ -140,16 +140,24 @@ def _readable(folder: Path, epochs: Sequence[int]) -> tuple[dict[int, int], list
     return rows, damage
 
 
+def _run(fence: Publication, first: int) -> list[Publication]:
+    """The publications that one row of a database stands for."""
+    empty = [Publication(epoch, fence.digest, 0, "", fence.version) for epoch in range(first, fence.epoch)]
+    return [*empty, fence]
+
+
 def _in_database(sink: str, path: Path, spec: SqliteSink) -> Holding:
     keyed = bool(spec.key)
     if not path.is_file():
         return Holding(sink, (), {}, keyed)
     columns = ", ".join(f'"{name}"' for name in _FENCE)
+    columns += ', coalesce("first_epoch", "epoch")'
     fences_query = f'SELECT {columns} FROM _lockstep_epochs WHERE table_name = ? ORDER BY "epoch"'  # noqa: S608
     rows_query = f"SELECT {EPOCH_COLUMN}, count(*) FROM {quoted(spec.table)} GROUP BY 1"  # noqa: S608
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            fences = [Publication(*row) for row in connection.execute(fences_query, (spec.table.lower(),))]
+            found = connection.execute(fences_query, (spec.table.lower(),))
+            fences = [one for *row, first in found for one in _run(Publication(*row), first)]
             counted = dict(connection.execute(rows_query))
     except sqlite3.Error as error:
         return Holding(sink, (), {}, keyed, (f"{path.name} cannot be read: {error}",))

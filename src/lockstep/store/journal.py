@@ -23,6 +23,8 @@ from lockstep.store.types import arrow_schema, schema_text
 
 JOURNALS_FOLDER = "journals"
 JOURNAL_FILE = "journal.db"
+ROWS_HELD_MAX = 50_000
+"""Rows of an epoch that are in memory at a time while they are appended."""
 FENCES_KEPT = 10_000
 """Epochs of which a journal knows that they were published: a replica that is further behind is seeded long before."""
 BATCHES_PER_TRIM = 500
@@ -133,9 +135,8 @@ class SqliteJournal:
                 return str(held[0])
             end = _ends(connection)[0]
             first = end.end
-            tables = [self._checked(batch, 0) for batch in batches if batch.num_rows]
-            end.end += sum(table.num_rows for table in tables)
-            if tables:
+            for tables in _bounded(self._checked(batch, 0) for batch in batches if batch.num_rows):
+                end.end += sum(table.num_rows for table in tables)
                 self._write(connection, 0, tables, end)
             connection.execute("INSERT INTO fences VALUES (?, ?, ?, ?)", (epoch, body, first, end.end))
             connection.execute("DELETE FROM fences WHERE epoch < ?", (epoch - FENCES_KEPT,))
@@ -420,3 +421,15 @@ def _different(name: str, held: Schema, wanted: Schema) -> StoreError:
         why="; ".join(lines or ["the fields are in another order"]) + f".\nit has: {held.ddl()}",
         hint="use its schema, or another journal: what is stored keeps its form.",
     )
+
+
+def _bounded(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
+    """Tables in groups that fit into memory together, whatever their number."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(each.num_rows for each in held) >= ROWS_HELD_MAX:
+            yield held
+            held = []
+    if held:
+        yield held

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -26,7 +26,10 @@ from lockstep.connect.specs import SqliteSink
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""1: a row in `_lockstep_epochs` for every epoch; now one may stand for a run of epochs without rows."""
+FENCES_KEPT = 100
+"""The newest epochs that keep a fence of their own, rows or not."""
 EPOCH_COLUMN = "lockstep_epoch"
 LOCKED_S = 30.0
 """How long another program may hold the database before that is an error."""
@@ -41,7 +44,7 @@ _TABLES = (
     'CREATE TABLE IF NOT EXISTS _lockstep_epochs (table_name TEXT NOT NULL, "epoch" INTEGER NOT NULL, '
     '"digest" TEXT NOT NULL, "rows" INTEGER NOT NULL, "by" TEXT NOT NULL, "version" TEXT NOT NULL, '
     '"published_us" INTEGER NOT NULL, "epoch_time_us" INTEGER NOT NULL, "ingested_oldest_us" INTEGER, '
-    '"ingested_newest_us" INTEGER, PRIMARY KEY (table_name, "epoch")) WITHOUT ROWID',
+    '"ingested_newest_us" INTEGER, "first_epoch" INTEGER, PRIMARY KEY (table_name, "epoch")) WITHOUT ROWID',
 )
 
 Result = TypeVar("Result")
@@ -147,6 +150,7 @@ class SqliteSinkSide:
         with _transaction(connection):
             for statement in _TABLES:
                 connection.execute(statement)
+            _add_runs(connection)
             if not self._is_mine(connection, schema):
                 self._create(connection, schema)
 
@@ -172,6 +176,9 @@ class SqliteSinkSide:
         check_same(place, _stored_schema(row[3]), schema)
         if tuple(json.loads(row[4])) != self._spec.key:
             raise ConnectError("LS0512", f"{place} was made with the key {row[4]}", hint="write to a new table.")
+        # From here on releases that do not know of runs must not write to it.
+        version = (FORMAT_VERSION, self._spec.table.lower())
+        connection.execute("UPDATE _lockstep_sinks SET format_version = ? WHERE table_name = ?", version)
         return True
 
     def _create(self, connection: sqlite3.Connection, schema: pa.Schema) -> None:
@@ -203,9 +210,12 @@ class SqliteSinkSide:
         return newest
 
     def _fence(self, epoch: int) -> Publication | None:
-        query = f'SELECT {_FENCE_COLUMNS} FROM _lockstep_epochs WHERE table_name = ? AND "epoch" = ?'  # noqa: S608
+        query = (
+            f'SELECT {_FENCE_COLUMNS}, "first_epoch" FROM _lockstep_epochs '  # noqa: S608
+            'WHERE table_name = ? AND "epoch" >= ? ORDER BY "epoch" LIMIT 1'
+        )
         row = self._open().execute(query, (self._spec.table.lower(), epoch)).fetchone()
-        return Publication(*row) if row is not None else None
+        return _fence_in(row, epoch) if row is not None else None
 
     def _insert(self, wanted: Publication, output: Output) -> Publication:
         connection = self._open()
@@ -225,7 +235,41 @@ class SqliteSinkSide:
                 f"INSERT INTO _lockstep_epochs (table_name, {_FENCE_COLUMNS}) VALUES ({marks})",  # noqa: S608
                 (self._spec.table.lower(), *astuple(published)),
             )
+            _lengthen_run(connection, self._spec.table.lower(), wanted.epoch - FENCES_KEPT)
         return published
+
+
+def _add_runs(connection: sqlite3.Connection) -> None:
+    """A database of format 1 learns about runs; its fences stay as they are."""
+    names = [row[1] for row in connection.execute("PRAGMA table_info(_lockstep_epochs)")]
+    if "first_epoch" not in names:
+        connection.execute('ALTER TABLE _lockstep_epochs ADD COLUMN "first_epoch" INTEGER')
+
+
+def _fence_in(row: tuple[Any, ...], epoch: int) -> Publication | None:
+    """The fence of an epoch in the first row that is not before it: its own, or that of the run it is in."""
+    *values, first = row
+    held = Publication(*values)
+    if held.epoch == epoch:
+        return held
+    return Publication(epoch, held.digest, 0, "", held.version) if first is not None and first <= epoch else None
+
+
+def _lengthen_run(connection: sqlite3.Connection, table: str, epoch: int) -> None:
+    """Let the fence of an epoch without rows stand for the one before it too, if that had none either."""
+    merged = connection.execute(
+        'SELECT coalesce(earlier."first_epoch", earlier."epoch") FROM _lockstep_epochs earlier '
+        'JOIN _lockstep_epochs later ON earlier.table_name = later.table_name AND earlier."epoch" = later."epoch" - 1 '
+        'WHERE later.table_name = ? AND later."epoch" = ? AND earlier."rows" = 0 AND later."rows" = 0 '
+        "AND earlier.digest = later.digest AND earlier.version = later.version",
+        (table, epoch),
+    ).fetchone()
+    if merged is not None:
+        connection.execute('DELETE FROM _lockstep_epochs WHERE table_name = ? AND "epoch" = ?', (table, epoch - 1))
+        changed = (merged[0], table, epoch)
+        connection.execute(
+            'UPDATE _lockstep_epochs SET "first_epoch" = ? WHERE table_name = ? AND "epoch" = ?', changed
+        )
 
 
 def read_sqlite(path: Path, table: str, epochs: Iterable[int] | None = None) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 
 import pyarrow as pa
@@ -65,13 +65,12 @@ class StageSinkSide:
         return held
 
     def _append(self, wanted: Publication, output: Output) -> Publication:
-        batches = list(self._stage.batches(output))
-        kept = list(self._kept(batches))
         body = json.dumps(asdict(replace(wanted, published_us=self._clock())))
+        given_up: list[int] = []
+        kept = self._kept(self._stage.batches(output), given_up)
         held = Publication(**json.loads(self._opened().publish(wanted.epoch, body, kept)))
-        given_up = sum(batch.num_rows for batch in batches) - sum(batch.num_rows for batch in kept)
-        if given_up and held.by == wanted.by:
-            self._say_given_up(wanted.epoch, given_up)
+        if sum(given_up) and held.by == wanted.by:
+            self._say_given_up(wanted.epoch, sum(given_up))
         return held
 
     def rows(self, epoch: int) -> pa.Table | None:
@@ -98,11 +97,13 @@ class StageSinkSide:
             self._journal = open_journal(self._folder, self._spec.name, _declared(self._stage.schema()))
         return self._journal
 
-    def _kept(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All records but those that went round too often."""
+    def _kept(self, batches: Iterable[pa.RecordBatch], given_up: list[int]) -> Iterator[pa.RecordBatch]:
+        """All records but those that went round too often, whose numbers are added to a list."""
         limit = self._spec.rounds_max
         for batch in batches:
-            yield batch if limit is None else batch.filter(pc.less_equal(batch.column(ROUND), limit))
+            kept = batch if limit is None else batch.filter(pc.less_equal(batch.column(ROUND), limit))
+            given_up.append(batch.num_rows - kept.num_rows)
+            yield kept
 
     def _say_given_up(self, epoch: int, records: int) -> None:
         rounds = self._spec.rounds_max

@@ -38,7 +38,9 @@ def describe(
     """What a person should read about a divergence."""
     lines = [f'epoch {epoch}, sink "{sink}":']
     if ours is None or theirs is None:
-        lines.append("  the sink cannot give back the published rows of one epoch, so only the digests were compared")
+        lines.append(
+            "  only digests were compared: there are too many rows, or the sink cannot give back those of one epoch"
+        )
     else:
         lines.append(f"  {len(ours)} row(s) only here, {len(theirs)} only in the published copy; the first of them:")
         lines += [f"    here:      {row!r}" for row in ours[:_ROWS_SHOWN]]

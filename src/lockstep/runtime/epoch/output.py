@@ -1,7 +1,8 @@
-"""An epoch's output: exactly one Spark action, then per sink its rows and their digest.
+"""An epoch's output: one Spark action, then per sink its rows and their digest.
 
 Small epochs come through the driver as Arrow; large ones are written by the executors, and only the list of files comes
-back.
+back. An epoch that turns out to be large on its way through the driver is stopped and run again by the executors
+(``docs/decisions/0019``).
 """
 
 from __future__ import annotations
@@ -22,20 +23,27 @@ from lockstep.compile.job import BRANCH, Compiled, SinkPart, rows_column
 from lockstep.connect.protocols import Output, Place, StagedFile, Stager
 from lockstep.connect.registry import sink_side
 from lockstep.errors import carried_by_spark
-from lockstep.runtime.spark.batches import collected
+from lockstep.runtime.spark.batches import collected, collected_up_to
 from lockstep.store.protocols import Holder
 
-_STAGED_SCHEMA = "sink int, path string, rows bigint, bytes bigint, hash_1 bigint, hash_2 bigint"
+_STAGED_SCHEMA = "sink int, path string, rows bigint, bytes bigint, memory bigint, hash_1 bigint, hash_2 bigint"
 _STAGED_ARROW = pa.schema(
     [
         ("sink", pa.int32()),
         ("path", pa.string()),
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
+        ("memory", pa.int64()),
         ("hash_1", pa.int64()),
         ("hash_2", pa.int64()),
     ]
 )
+
+
+BYTES_THROUGH_DRIVER_MAX = 64 << 20
+"""Spark holds a task's rows two or three times on their way (as Arrow, serialised, collected), in a heap of 1 GB."""
+ROW_BYTES_UNSEEN = 16 << 10
+"""How wide a row is taken to be before there was one: the first epochs may bring 4,096 of them."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +54,19 @@ class SinkOutput:
     output: Output
     digest: str
     rows: int
+    bytes: int
+    """What its rows take in memory."""
 
 
-def through_driver(frame: DataFrame, compiled: Compiled) -> list[SinkOutput]:
-    """Run the epoch and bring its rows here."""
-    table = collected(frame, compiled.arrow_schema)
+def through_driver(frame: DataFrame, compiled: Compiled, rows_max: int) -> list[SinkOutput] | None:
+    """Run the epoch and bring its rows here; None if there are more than ``rows_max``: then run it by executors."""
+    table = collected_up_to(frame, compiled.arrow_schema, rows_max)
+    if table is None:
+        return None
     schemas = {part.branch: part.schema for part in compiled.sinks}
     taken = {branch: _taken(table, branch, schema, alone=len(schemas) == 1) for branch, schema in schemas.items()}
     return [
-        SinkOutput(part, Output(part.schema, table=rows), digest, rows.num_rows)
+        SinkOutput(part, Output(part.schema, table=rows), digest, rows.num_rows, rows.nbytes)
         for part in compiled.sinks
         for rows, digest in [taken[part.branch]]
     ]
@@ -103,7 +115,15 @@ def _gathered(staged: list[dict[str, Any]], part: SinkPart) -> SinkOutput:
     files = tuple(StagedFile(row["path"], row["rows"], row["bytes"]) for row in staged if row["path"])
     rows = sum(file.rows for file in files)
     output = Output(part.schema, files=files) if files else Output(part.schema, table=part.schema.empty_table())
-    return SinkOutput(part, output, digest_text(rows, sums), rows)
+    return SinkOutput(part, output, digest_text(rows, sums), rows, sum(row["memory"] for row in staged))
+
+
+@dataclass
+class _Taken:
+    """What a task has seen of a branch."""
+
+    sums: tuple[int, int] = (0, 0)
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,23 +145,22 @@ class StagingTask:
 
     def _staged(self, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
         stagers: dict[int, Stager] = {}
-        sums: dict[int, tuple[int, int]] = {}
+        branches: dict[int, _Taken] = {}
         try:
             for batch in batches:
                 for branch in pc.unique(batch.column(BRANCH)).to_pylist():
-                    self._take(batch, branch, stagers, sums)
+                    self._take(batch, branch, stagers, branches.setdefault(branch, _Taken()))
         except BaseException:
             for stager in stagers.values():
                 stager.abandon()
             raise
-        return [_answer(number, stager.finish(), sums[self.branches[number]]) for number, stager in stagers.items()]
+        return [_answer(number, stager.finish(), branches[self.branches[number]]) for number, stager in stagers.items()]
 
-    def _take(
-        self, batch: pa.RecordBatch, branch: int, stagers: dict[int, Stager], sums: dict[int, tuple[int, int]]
-    ) -> None:
-        """Give the rows of a branch to all its sinks; stagers are by sink, hash sums by branch."""
+    def _take(self, batch: pa.RecordBatch, branch: int, stagers: dict[int, Stager], taken: _Taken) -> None:
+        """Give the rows of a branch to all its sinks; stagers are by sink, what was taken is by branch."""
         mine = batch.filter(pc.equal(batch.column(BRANCH), branch))
-        sums[branch] = add_sums(sums.get(branch, (0, 0)), hash_sums(mine))
+        taken.sums = add_sums(taken.sums, hash_sums(mine))
+        taken.bytes += mine.nbytes
         numbers = [number for number, one in enumerate(self.branches) if one == branch]
         rows = _rows(mine, branch, self.schemas[numbers[0]]).to_batches()
         for number in numbers:
@@ -160,7 +179,31 @@ class StagingTask:
         return side.stager(self.epoch, self.holder, task)
 
 
-def _answer(number: int, file: StagedFile | None, sums: tuple[int, int]) -> dict[str, Any]:
-    signed = [value - (1 << 64) if value >= 1 << 63 else value for value in sums]
+def _answer(number: int, file: StagedFile | None, taken: _Taken) -> dict[str, Any]:
+    signed = [value - (1 << 64) if value >= 1 << 63 else value for value in taken.sums]
     path, rows, size = (file.path, file.rows, file.bytes) if file else ("", 0, 0)
-    return {"sink": number, "path": path, "rows": rows, "bytes": size, "hash_1": signed[0], "hash_2": signed[1]}
+    named = {"sink": number, "path": path, "rows": rows, "bytes": size, "memory": taken.bytes}
+    return {**named, "hash_1": signed[0], "hash_2": signed[1]}
+
+
+class DriverRoom:
+    """How many rows may come through the driver: as set, and no more than fit into its memory as they have been."""
+
+    def __init__(self, rows_max: int) -> None:
+        self._rows_max = rows_max
+        self._row_bytes = ROW_BYTES_UNSEEN
+        self._seen = False
+
+    def rows_max(self) -> int:
+        """The limit for the next epoch."""
+        return min(self._rows_max, max(1, BYTES_THROUGH_DRIVER_MAX // self._row_bytes))
+
+    def learn(self, outputs: Iterable[SinkOutput]) -> None:
+        """Note how wide rows are; the widest epoch counts."""
+        known = list(outputs)
+        rows = sum(output.rows for output in known)
+        if not rows:
+            return
+        width = max(1, sum(output.bytes for output in known) // rows)
+        self._row_bytes = max(self._row_bytes, width) if self._seen else width
+        self._seen = True

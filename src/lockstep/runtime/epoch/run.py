@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame
 from lockstep.clock import wall_us
 from lockstep.compile.job import Compiled
 from lockstep.config import RunSettings
+from lockstep.connect.disk import remove_files
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide
 from lockstep.connect.sinks.staging import read_batches
 from lockstep.errors import LockstepError, RunError
@@ -20,13 +22,15 @@ from lockstep.faults.windows import Window, reached
 from lockstep.runtime.decide.epoch_steps import BEGIN, DIGEST, EPOCH_STEPS, FINISH, PUBLISH, RUN
 from lockstep.runtime.decide.fence import disagrees, goes_on, is_any_ours, judged_divergence
 from lockstep.runtime.epoch.divergence import describe, differing_rows
-from lockstep.runtime.epoch.output import SinkOutput, through_driver, through_executors
+from lockstep.runtime.epoch.output import DriverRoom, SinkOutput, through_driver, through_executors
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.state.checkpoint import batch_epoch
 from lockstep.store.dead_letters import DeadLetters, too_many
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
 
 _VERDICT_POLL_S = 0.05
+COMPARED_ROWS_MAX = 200_000
+"""Rows of an epoch that are compared one by one, as Python values, when replicas disagree."""
 
 
 @dataclass
@@ -71,6 +75,7 @@ class EpochRunner:
         self._observed = observed
         self._is_stopping = is_stopping
         self._dead_letters = DeadLetters(place.store, place.job, store)
+        self._room = DriverRoom(settings.rows_through_driver_max)
         self._rows_last = 0
         self.failure: LockstepError | None = None
         self.diverged = False
@@ -109,6 +114,7 @@ class EpochRunner:
     def _compute_all(self, one: _Epoch) -> None:
         one.outputs = self._compute(one.frame, one.entry)
         self._rows_last = sum(output.rows for output in one.outputs)
+        self._room.learn(one.outputs)
         self._reached(Window.RUN_NO_DIGEST, one.entry.epoch)
 
     def _add_digests(self, one: _Epoch) -> None:
@@ -150,8 +156,12 @@ class EpochRunner:
         reached(window, self._holder.replica, epoch, leading)
 
     def _compute(self, frame: DataFrame, entry: Entry) -> list[SinkOutput]:
-        if self._rows_last + entry.records <= self._settings.rows_through_driver_max:
-            return through_driver(frame, self._compiled)
+        rows_max = self._room.rows_max()
+        # Only a guess, to save the attempt where it would fail: what there is decides.
+        if self._rows_last + entry.records <= rows_max:
+            found = through_driver(frame, self._compiled, rows_max)
+            if found is not None:
+                return found
         return through_executors(frame, self._compiled, self._place, self._holder, entry.epoch)
 
     def _digest(self, epoch: int, output: SinkOutput) -> Digest:
@@ -179,26 +189,38 @@ class EpochRunner:
         )
         side = self._sinks[output.part.step.id]
         there = side.publication(entry.epoch) if output.output.files else None
-        differs = there is not None and there.version == self._version and there.digest != output.digest
-        # Publishing removes the files of whoever comes second, so a copy to compare has to be read before.
-        copy = _staged_table(output.output) if differs else None
+        # Publishing removes the files of whoever comes second, so a copy to compare has to be taken before.
+        copies = self._copied(entry.epoch, output) if there is not None and disagrees(wanted, there) else []
         held = side.publish(wanted, output.output, self._holder)
         if disagrees(wanted, held):
-            self._compare(entry.epoch, output, held, copy)
+            self._compare(entry.epoch, output, held, copies)
         return held
 
-    def _compare(self, epoch: int, output: SinkOutput, held: Publication, copy: pa.Table | None) -> None:
+    def _copied(self, epoch: int, output: SinkOutput) -> list[Path]:
+        """The staged files of a large epoch under names that stay."""
+        folder = self._divergences()
+        stem = f"{epoch:012d}-{output.part.step.id}-{self._holder}"
+        kept = [folder / f"{stem}-{Path(file.path).name}" for file in output.output.files]
+        for path, file in zip(kept, output.output.files, strict=True):
+            shutil.copyfile(file.path, path)
+        return kept
+
+    def _compare(self, epoch: int, output: SinkOutput, held: Publication, copies: list[Path]) -> None:
         """The digests differ: look at the rows; if they are really different, say so and wait for the verdict."""
         sink = output.part.step.id
-        theirs = self._sinks[sink].rows(epoch)
-        ours = copy if copy is not None else output.output.table
+        # More rows than fit into memory are not compared one by one: digests say that they differ, copies are kept.
+        few = max(output.rows, held.rows) <= COMPARED_ROWS_MAX
+        theirs = self._sinks[sink].rows(epoch) if few else None
+        ours = _read(copies, output.output) if few else None
         only_ours = only_theirs = None
         if theirs is not None and ours is not None:
             only_ours, only_theirs = differing_rows(ours, theirs)
             if not only_ours and not only_theirs:
                 self._store.add_event("float-noise", f'epoch {epoch}, sink "{sink}": floats differ in the last digits')
+                remove_files(copies)
                 return
-        self._keep_copy(epoch, sink, ours)
+        if not copies:
+            self._keep_copy(epoch, sink, output.output.table)
         self._store.add_divergence(
             Divergence(
                 epoch=epoch,
@@ -220,9 +242,12 @@ class EpochRunner:
             return
         import pyarrow.parquet as pq
 
+        pq.write_table(ours, self._divergences() / f"{epoch:012d}-{sink}-{self._holder}.parquet")
+
+    def _divergences(self) -> Path:
         folder = self._place.store / "jobs" / self._place.job / "divergences"
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(ours, folder / f"{epoch:012d}-{sink}-{self._holder}.parquet")
+        return folder
 
     def _await_verdict(self, epoch: int, sink: str) -> None:
         self.diverged = True
@@ -237,11 +262,9 @@ class EpochRunner:
         raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why="not judged yet.")
 
 
-def _staged_table(output: Output) -> pa.Table:
-    """A large epoch's rows, read back before its files go: whoever comes second may have to compare them."""
-    batches = [
-        batch
-        for file in output.files
-        for batch in read_batches(Path(file.path), Path(file.path).suffix.lstrip("."), output.schema)
-    ]
+def _read(copies: Sequence[Path], output: Output) -> pa.Table | None:
+    """Our rows: as they are here, or from the copies of staged files."""
+    if output.table is not None or not copies:
+        return output.table
+    batches = [batch for path in copies for batch in read_batches(path, path.suffix.lstrip("."), output.schema)]
     return pa.Table.from_batches(batches, output.schema)

@@ -73,6 +73,8 @@ SPEED: Mapping[str, str] = {
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.python.worker.reuse": "true",
     "spark.cleaner.periodicGC.interval": "5min",
+    # A quarter of the default heap; an epoch of which more would come through the driver is staged by executors.
+    "spark.driver.maxResultSize": "256m",
     "spark.log.level": "ERROR",
     "spark.redaction.regex": SECRET_KEYS,
 }
