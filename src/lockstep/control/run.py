@@ -15,9 +15,12 @@ from lockstep.api.loading import LoadedJob, save_code
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import Place, SourceSide
+from lockstep.connect.put_back import SOURCES, sources_text
 from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.sources.stage import StageTrimmer
+from lockstep.connect.specs import FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
+from lockstep.control.compacting import Compactor
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.processes import end_leftover
 from lockstep.control.spares import Spares
@@ -48,6 +51,7 @@ class PreparedRun:
     store: Store
     supervisor: Supervisor
     spares: Spares
+    compactor: Compactor
     lock: IO[str]
 
 
@@ -73,7 +77,8 @@ def prepare_run(
         store.release(LEASE, identity)
         lock.close()
         raise
-    return PreparedRun(graph, settings, store, supervisor, spares, lock)
+    folders = [project / step.spec.path for step in graph.sinks if isinstance(step.spec, FilesSink)]
+    return PreparedRun(graph, settings, store, supervisor, spares, Compactor(folders, settings.run, store), lock)
 
 
 def _ready(
@@ -90,6 +95,7 @@ def _ready(
     _note_version(store, folder, graph.name, graph.version(code_hash), len(graph.stages))
     _forget_removed(store, settings)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
+    store.set_fact(SOURCES, sources_text((source.id, source.spec) for source in graph.sources))
     store.set_fact(RUN_BEGAN, str(wall_us()))
     job_file = save_code(loaded, job_folder(folder, graph.name) / "code" / loaded.code_hash[:16])
     template = ReplicaSpec(
@@ -139,9 +145,11 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
             prepared.spares.tend()
         on_tick()
 
+    prepared.compactor.start()
     try:
         supervisor.run(tend_and_tell)
     finally:
+        prepared.compactor.stop()
         prepared.spares.close()
         for number, handler in before.items():
             signal.signal(number, handler)
