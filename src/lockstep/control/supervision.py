@@ -77,6 +77,43 @@ class StopJob:
 Action = Start | Kill | GiveUp | StopJob
 
 
+@dataclass(frozen=True)
+class Held:
+    """The store's write lock as it is seen from outside: a process of this replica has held it since then."""
+
+    replica: str
+    since_us: int
+    stopped: bool
+    """Whether that process is stopped (SIGSTOP): then it will not give the lock back by itself."""
+
+
+def held_now(before: Held | None, replica: str | None, now_us: int, *, stopped: bool) -> Held | None:
+    """What is held now, given what was at the look before; None if nobody of ours holds it.
+
+    >>> first = held_now(None, "r0", 5, stopped=True)
+    >>> held_now(first, "r0", 9, stopped=True), held_now(first, "r1", 9, stopped=False)
+    (Held(replica='r0', since_us=5, stopped=True), Held(replica='r1', since_us=9, stopped=False))
+    """
+    if replica is None:
+        return None
+    same = before is not None and before.replica == replica
+    return Held(replica, before.since_us if before is not None and same else now_us, stopped)
+
+
+def pass_by(held: Held, now_us: int, settings: RunSettings) -> Kill | None:
+    """Whether to end whoever holds the lock that everybody waits for; the store itself is not asked.
+
+    A transaction takes milliseconds. A stopped process has its until somebody lets it go on, and the others leave the
+    set after ``lag_timeout_s``. One that is not stopped may be waiting for a slow disk.
+    """
+    held_s = (now_us - held.since_us) / US_PER_S
+    if held.stopped and held_s >= settings.lag_timeout_s:
+        return Kill(held.replica, f"it is stopped and has held the store's write lock for {held_s:.0f} s")
+    if held_s >= settings.hang_timeout_s:
+        return Kill(held.replica, f"it has held the store's write lock for {held_s:.0f} s")
+    return None
+
+
 def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettings) -> list[Action]:
     """What to do now, in order."""
     actions: list[Action] = []
