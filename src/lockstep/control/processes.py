@@ -70,6 +70,15 @@ class Group:
             return shared is not False
         return shared is True
 
+    def cpu_s(self) -> float:
+        """The processor time that it and all below it have used, those of them that live."""
+        used_s = 0.0
+        for one in _family(self.pid):
+            with suppress(psutil.Error):
+                times = one.cpu_times()
+                used_s += times.user + times.system
+        return used_s
+
     def full_speed(self) -> None:
         """Give a replica that was started gently its full share: it has caught up."""
         self.gentle = not self.renice(0)
@@ -160,11 +169,18 @@ def _groups(pid: int) -> set[int]:
     return groups
 
 
+def _family(pid: int) -> list[psutil.Process]:
+    """A process and all below it; none if it is gone."""
+    try:
+        one = psutil.Process(pid)
+        return [one, *one.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
 def kill_tree(pid: int) -> None:
     """Kill a replica's driver and all below it. Python workers have groups of their own, so walk the tree too."""
-    family: list[psutil.Process] = []
-    with suppress(psutil.NoSuchProcess):
-        family = psutil.Process(pid).children(recursive=True)
+    family = _family(pid)[1:]
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     kill_each(family)

@@ -44,6 +44,10 @@ LEASE = "supervisor"
 LEASE_S = 10.0
 STORE_TROUBLE_S_MAX = 60.0
 """How long the store may refuse to be written (disk full, locked) before the job is stopped."""
+PROCESSOR_LOOK_S = 5.0
+"""How often it is looked whether a replica in which nothing moves uses the processor."""
+BUSY_SHARE = 0.1
+"""Of a core: a replica that waits uses less (measured), one that computes gets more even on a busy machine."""
 _PASSING = ("LS0404", "LS0413")
 
 
@@ -58,6 +62,9 @@ class Process(Protocol):
 
     def exit_code(self) -> int | None:
         """How it ended, None while it runs."""
+
+    def cpu_s(self) -> float:
+        """The processor time that it and all below it have used."""
 
     def full_speed(self) -> None:
         """Give it its full share: it has caught up."""
@@ -104,6 +111,9 @@ class Slot:
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
     failed_after: int | None = None
+    cpu_s: float = 0.0
+    cpu_seen_us: int = 0
+    busy_us: int = 0
 
 
 class Supervisor:
@@ -256,6 +266,7 @@ class Supervisor:
             # It has booted. A replica that catches up gently on a full machine would never arrive.
             slot.process.full_speed()
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
+        self._look_at_processor(slot, mine, now)
         return Seen(
             name=slot.name,
             alive=alive,
@@ -267,8 +278,20 @@ class Supervisor:
             given_up=slot.given_up,
             behind_since_us=slot.behind_since_us,
             behind_then_epochs=slot.behind_then_epochs,
+            busy_us=slot.busy_us,
             failed_after=slot.failed_after,
         )
+
+    def _look_at_processor(self, slot: Slot, said: Progress | None, now: int) -> None:
+        """See whether a replica in which nothing seems to move uses the processor; the others are not looked at."""
+        moved_us = max(said.moved_us, said.active_us) if said is not None else 0
+        span_us = now - slot.cpu_seen_us
+        if slot.process is None or min(now - moved_us, span_us) < PROCESSOR_LOOK_S * US_PER_S:
+            return
+        before_s, slot.cpu_s, slot.cpu_seen_us = slot.cpu_s, slot.process.cpu_s(), now
+        # A look long ago tells nothing: what was used since may have been used then.
+        if span_us < 2 * PROCESSOR_LOOK_S * US_PER_S and slot.cpu_s - before_s > BUSY_SHARE * span_us / US_PER_S:
+            slot.busy_us = now
 
     def _ended(self, slot: Slot, code: int) -> None:
         """A process is gone: clear up after it, and take it out of everyone's reckoning."""
@@ -324,7 +347,7 @@ class Supervisor:
         if slot.starts > 0:
             slot.restarts_us.append(now)
         slot.starts += 1
-        slot.started_us = now
+        slot.started_us, slot.cpu_seen_us, slot.busy_us = now, 0, 0
         slot.behind_since_us = None
         spec = replace(self._template, replica=slot.name, seed=seed)
         others_publish = (

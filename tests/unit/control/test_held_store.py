@@ -53,6 +53,9 @@ class Child:
     def exit_code(self) -> int | None:
         return self.process.poll()
 
+    def cpu_s(self) -> float:
+        return 0.0
+
     def full_speed(self) -> None: ...
 
     def drain(self) -> None: ...
