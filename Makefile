@@ -16,12 +16,12 @@ demo: runtime ## run the demo: kill replicas with -9 and see no gap in the outpu
 	@$(PYTHON_ENV) -m lockstep demo
 
 test: check ## run the checks, then all tests: unit, sim, spark, chaos (about 14 minutes)
-	@$(PYTEST) $(SIDE_BY_SIDE) src tests/unit tests/sim
+	@$(PYTEST) $(SIDE_BY_SIDE) src benchmarks tests/unit tests/sim
 	@$(PYTEST) $(SIDE_BY_SIDE) tests/spark
 	@$(PYTEST) tests/chaos
 
 test-unit: setup ## run the unit tests and the examples in docstrings (seconds)
-	@$(PYTEST) src tests/unit
+	@$(PYTEST) src benchmarks tests/unit
 
 test-sim: setup ## run the simulator's tests (seeded, no Spark)
 	@$(PYTEST) tests/sim
@@ -45,16 +45,16 @@ format: setup ## put the code into its format and mend what lint can mend
 reference: setup ## write docs/reference anew from the docstrings
 	@$(PYTHON_ENV) scripts/reference.py
 
-bench: runtime ## measure the epoch and compare with other engines; results, page, docs/benchmarks.md (hours; BENCH=--quick: 40 minutes)
+bench: setup ## measure the epoch and compare with other engines; results, page, docs/benchmarks.md (hours; BENCH=--quick: 40 minutes)
 	-@$(PYTHON_ENV) -m lockstep bench epoch --save $(BENCH)
-	-@$(PYTHON_ENV) -m lockstep bench compare --save $(BENCH)
-	@$(PYTHON_ENV) -m lockstep bench docs
+	-@$(PYTHON_ENV) -m benchmarks compare --save $(BENCH)
+	@$(PYTHON_ENV) -m benchmarks docs
 
 chaos: runtime ## hurt a job with two replicas for 10 minutes, check every row, write chaos-report.html (SEED=n: the same actions)
 	@$(PYTHON_ENV) -m lockstep chaos run --minutes 10 --replicas 2 $(if $(SEED),--seed $(SEED))
 
-bench-engines: runtime ## install the engines that Lockstep is compared with, each in an environment of its own
-	@$(PYTHON_ENV) -m lockstep bench install flink bytewax pathway
+bench-engines: setup ## install the engines that Lockstep is compared with, each in an environment of its own
+	@$(PYTHON_ENV) -m benchmarks install flink bytewax pathway
 
 setup: ## make .venv ready for development, Java included (done by the other targets too)
 	@scripts/setup dev

@@ -81,6 +81,10 @@ def _build(kind: str, wanted: dict[str, str], have: dict[str, str]) -> bool:
     # A copied .venv still points to the folder it came from, hence the force.
     if not _pip("--no-deps", "--no-build-isolation", "--force-reinstall", "-e", str(ROOT)):
         return False
+    if kind == "dev":
+        # The benchmarks are not part of the package; their processes import them from wherever they run.
+        site = next((VENV / "lib").glob("python3.*/site-packages"))
+        (site / "lockstep-source-tree.pth").write_text(f"{ROOT}\n", encoding="utf-8")
     UNDER_WAY.unlink()
     kinds = {kind: wanted[kind]} if kind == "runtime" else {"runtime": wanted["runtime"], "dev": wanted["dev"]}
     STAMP.write_text(json.dumps({**kinds, "folder": wanted["folder"]}), encoding="utf-8")

@@ -85,6 +85,9 @@ class RunSettings(_Strict):
     """How long a graceful stop may take before it becomes a hard one."""
     retention_epochs_min: int = Field(default=200, ge=10)
     """Epochs kept even if nobody needs them: for `lockstep ledger` and for looking back."""
+    dead_letters_max: int = Field(default=10_000, ge=0)
+    """Dead letters (records that could not be read, or that a function could not take) that may wait for somebody; with
+    more the job stops before it publishes the epoch. Those put back or dismissed do not count. 0: one is too many."""
     rows_through_driver_max: int = Field(default=20_000, ge=0)
     """Epochs expected to be larger than this are staged by the executors instead of passing through the driver."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 import lockstep as ls
 from lockstep.errors import LockstepError
 from lockstep.runtime.endings import is_job_error
+from lockstep.store.dead_letters import DeadLetters, Letter
 from tests.spark.conftest import NewTrial
-from tests.spark.harness import START_US
+from tests.spark.harness import START_US, Trial
 
 SCHEMA = "id bigint, name string, price double, at timestamp"
 COLUMNS = "columns={id: 'BIGINT', name: 'VARCHAR', price: 'DOUBLE', \"at\": 'TIMESTAMPTZ'}"
@@ -67,7 +69,7 @@ def test_a_file_that_changed_after_it_was_sealed_stops_the_job_and_is_named(tria
 
 def test_a_corrupt_file_stops_the_job_if_it_is_to_stop(trial: NewTrial) -> None:
     job = ls.Job("strict-files")
-    job.source("prices", ls.files("in", schema=SCHEMA, on_corrupt="stop")).to(ls.files("out"))
+    job.source("prices", ls.files("in", schema=SCHEMA, on_bad_record="stop")).to(ls.files("out"))
     ran = trial(job)
     corrupt = _write(ran.folder / "in", "jsonl", 1).with_name("corrupt.jsonl")
     corrupt.write_text('{"id": 1}\n{"id": "many"}\n', encoding="utf-8")
@@ -76,6 +78,25 @@ def test_a_corrupt_file_stops_the_job_if_it_is_to_stop(trial: NewTrial) -> None:
     error = ran.run_to_failure()
     assert error.code == "LS0506" and "corrupt.jsonl, line 2" in error.fact, str(error)
     assert ran.rows() == []
+
+
+def test_bad_lines_beyond_the_limit_stop_the_job_before_it_publishes(trial: NewTrial) -> None:
+    job = ls.Job("many-bad-lines", dead_letters_max=2)
+    job.source("prices", ls.files("in", schema=SCHEMA)).to(ls.files("out"))
+    ran = trial(job)
+    path = _write(ran.folder / "in", "jsonl", 1).with_name("bad.jsonl")
+    path.write_text('{"id": "many"}\n' * 3, encoding="utf-8")
+    _age(path, 50)
+    ran.start()
+    error = ran.run_to_failure()
+    assert error.code == "LS0418" and "bad.jsonl, 1" in error.why, str(error)
+    assert is_job_error(error)
+    assert (ran.rows(), len(_letters(ran))) == ([], 3)
+
+
+def _letters(ran: Trial) -> list[Letter]:
+    with closing(DeadLetters(ran.place.store, ran.graph.name, ran.store)) as letters:
+        return list(letters.letters())
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
@@ -103,7 +124,10 @@ def test_files_are_read_once_a_corrupt_one_is_set_aside_and_the_rest_equals_duck
     assert len(wanted) == 149
     assert found == wanted
     assert [len(ran.rows(epoch=epoch)) for epoch in range(3)] == [50, 99, 0]
-    aside = ran.store.set_aside_items()
-    assert len(aside) == 1 and "corrupt" in aside[0][2]
-    assert any(kind == "set-aside" for _, _, kind, _, _ in ran.store.events())
+    # Of JSON lines each is a letter of its own; a CSV file without the columns, and no Parquet file, are one each.
+    letters = _letters(ran)
+    assert [(letter.partition, letter.offset) for letter in letters] == [
+        (corrupt.name, line) for line in ((1, 2, 3) if format == "jsonl" else (1,))
+    ]
+    assert any(kind == "dead-letter" for _, _, kind, _, _ in ran.store.events())
     assert corrupt.exists()

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lockstep as ls
-from lockstep.bench.nexmark.generator import Model, events
-from lockstep.bench.nexmark.queries import QUERIES, site
+from benchmarks.nexmark.generator import Model, events
+from benchmarks.nexmark.queries import QUERIES, site
 from lockstep.testing import HEARTBEAT, Result, at, run
 from tests.spark.nexmark_reference import ANSWERS, Reference, sentinel
 

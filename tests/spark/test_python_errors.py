@@ -11,7 +11,7 @@ import pytest
 import lockstep as ls
 from lockstep import F
 from lockstep.plan.schema import parse_schema
-from lockstep.runtime.epoch.dead_letters import SCHEMA, journal_name
+from lockstep.store.dead_letters import SCHEMA, journal_name
 from lockstep.store.journal import open_journal
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import Trial

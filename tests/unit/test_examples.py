@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from lockstep.api.loading import load_job
-from lockstep.bench.nexmark.queries import QUERIES
 from lockstep.errors import StoreError
 from lockstep.keyed.tester import ProcessTester
 from lockstep.plan.draw import draw
@@ -31,7 +30,6 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SINKS = {
     "failed_logins.py": {"files"},
     "fraud.py": {"files"},
-    "nexmark.py": set(QUERIES),
     "pagerank.py": {"ranks"},
     "saas_monitor.py": {"alerts", "counts"},
     "word_count.py": {"files", "sqlite"},
@@ -51,14 +49,6 @@ def test_every_example_is_a_job_here_or_a_helper_and_is_listed() -> None:
     assert files == {*SINKS, "make_logins.py", "serve_lines.py"}
     listed = set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text()))
     assert listed == files
-
-
-def test_one_nexmark_query_can_be_chosen_and_an_unknown_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEXMARK", "q3,q8")
-    assert {sink.id for sink in load_job(str(EXAMPLES / "nexmark.py")).job.graph().sinks} >= {"q3", "q8"}
-    monkeypatch.setenv("NEXMARK", "q99")
-    with pytest.raises(SystemExit, match="q99"):
-        runpy.run_path(str(EXAMPLES / "nexmark.py"))
 
 
 @pytest.mark.parametrize(

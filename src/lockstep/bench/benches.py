@@ -41,12 +41,6 @@ def _store() -> Bench:
     return run_store
 
 
-def _api() -> Bench:
-    from lockstep.bench.api.bench import run_api
-
-    return run_api
-
-
 def _epoch() -> Bench:
     from lockstep.bench.epoch.bench import run_epoch
 
@@ -58,7 +52,6 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "latency": _latency,
     "throughput": _throughput,
     "store": _store,
-    "api": _api,
     "epoch": _epoch,
 }
 """Name -> how to get it. Imported when it is run: three of them import Spark."""

@@ -63,6 +63,4 @@ def copy_ledger(before: Store, fresh: Store, sources: list[str], last: int) -> N
     for number, entry in enumerate(entries):
         # All items at once: they are looked up by position, not by epoch.
         fresh.seal(entry, holder, items if number == 0 else ())
-    for source, position, reason in before.set_aside_items():
-        fresh.set_aside(source, position, reason)
     fresh.remove(SEALER)

@@ -14,7 +14,7 @@ from lockstep.chaos.run import Outcome, seconds_after
 from lockstep.chaos.runner import Doing
 from lockstep.chaos.timeline import SIGNS, Line
 from lockstep.clock import US_PER_S
-from lockstep.observe.pages import STYLE, inline_svg, machine_text
+from lockstep.observe.pages import STYLE, machine_text
 
 _PAGE = Template("""\
 <!doctype html>
@@ -86,7 +86,7 @@ def report_html(outcome: Outcome, costs: Mapping[int, Cost], command: str) -> st
         mood="bad" if failed else "good",
         verdict=escape(f"Failed: {', '.join(failed)}" if failed else "Nothing lost, nothing twice, every check passed"),
         command=escape(command),
-        picture=inline_svg(draw(outcome, "svg")),
+        picture=draw(outcome),
         gap_p50=seconds(usual.gap_p50_s),
         gap_p99=seconds(usual.gap_p99_s),
         latency_p50=seconds(usual.latency_p50_s),

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from lockstep.cli.bench_compare import add_to
 from lockstep.cli.output import out, print_json
 from lockstep.cli.project import project_of
 
 app = typer.Typer(
-    help="Measure failover, latency, throughput, store and operators here. Exit code 1: a target was missed.",
+    help="Measure failover, latency, throughput, epoch and store here. Exit code 1: a target was missed.",
     no_args_is_help=True,
 )
 
@@ -38,17 +37,13 @@ _COMMANDS = {
         "Rates of the journal and the ledger, and memory while records pass through (about a minute).",
         "store --json",
     ),
-    "api": (
-        "Events per second of windows, joins, process functions, reduce and fold, beside hand-written PySpark.",
-        "api --quick",
-    ),
     "epoch": (
         "The warm stateful epoch and the restart of a replica, split into their parts (about 6 minutes).",
         "epoch --quick",
     ),
     "all": ("All of the above, one after the other.", "all --save"),
 }
-_ALL = ["store", "epoch", "latency", "throughput", "api", "failover"]
+_ALL = ["store", "epoch", "latency", "throughput", "failover"]
 
 
 def _add_command(name: str, about: str, example: str) -> None:
@@ -65,7 +60,6 @@ def _add_command(name: str, about: str, example: str) -> None:
 
 for _name, (_about, _example) in _COMMANDS.items():
     _add_command(_name, _about, _example)
-add_to(app)
 
 
 def _measure(context: typer.Context, names: list[str], *, quick: bool, as_json: bool, save: bool, keep: bool) -> None:

@@ -13,7 +13,7 @@ def demo(
         "demo-report.html"
     ),
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the plot as a PNG too.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Save the plot as SVG too.", show_default=False)
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder it ran in, with journals and logs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of a table.")] = False,

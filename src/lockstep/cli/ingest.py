@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from lockstep.store.protocols import Journal
 
 TEXT_SCHEMA = "line string"
-SET_ASIDE_SCHEMA = "line string, reason string, at timestamp"
+INGEST = ".ingest"
+"""What is set aside on the way into a journal NAME is in NAME.ingest.dead-letters, in the form of dead letters."""
 
 app = typer.Typer(
     help="Carry records from a place that cannot be read twice (a socket) into a journal, which can.",
@@ -68,7 +69,7 @@ def socket_(
 
     It connects to HOST:PORT, again and again if the connection breaks, or with --listen takes connections. Lines are
     read only as fast as the disk keeps them: a sender that is too fast waits. A line that is no record is counted and
-    set aside in the journal NAME.set-aside, with the reason, and the reading goes on.
+    set aside in the journal NAME.ingest.dead-letters, with the reason, and the reading goes on.
 
     What was read is on disk after one group, a few milliseconds. What a sender has sent and nobody has read when this
     machine dies is gone: a socket cannot be asked to repeat it. Use files, or `lockstep put`, where that matters.
@@ -81,8 +82,9 @@ def socket_(
 
       lockstep ingest socket --port 9999 --journal logins --format jsonl --schema "user string, ok boolean"
 
-      lockstep tail lines.set-aside
+      lockstep tail lines.ingest.dead-letters
     """
+    from lockstep.store import dead_letters
     from lockstep.store.journal import list_journals
 
     _check_remote(host, listen=listen, allow_remote=allow_remote)
@@ -93,7 +95,8 @@ def socket_(
     with ExitStack() as stack:
         target = stack.enter_context(opened_journal(project, journal, wanted, partitions))
         # Made when the first line is refused: most journals never have it.
-        aside = cache(lambda: stack.enter_context(opened_journal(project, f"{journal}.set-aside", SET_ASIDE_SCHEMA, 1)))
+        name = dead_letters.journal_name(journal + INGEST)
+        aside = cache(lambda: stack.enter_context(opened_journal(project, name, dead_letters.SCHEMA, 1)))
         keeper = Keeper(target, aside, tally, format)
         stop = stack.enter_context(stop_on_signals())
         try:
@@ -178,14 +181,16 @@ class Keeper:
     def _set_aside(self, refused: Sequence[Refused]) -> None:
         import pyarrow as pa
 
-        from lockstep.clock import wall_us
+        from lockstep.store.dead_letters import Letter, readable, rows
 
-        now_us = wall_us()
-        rows = [
-            {"line": one.line.decode(errors="backslashreplace"), "reason": one.reason, "at": now_us} for one in refused
+        source = self._tally.journal
+        seen = self._tally.records + self._tally.set_aside
+        letters = [
+            Letter("ingest socket", source, "", seen + index, readable(one.line), one.reason)
+            for index, one in enumerate(refused)
         ]
         journal = self._aside()
-        journal.append(pa.RecordBatch.from_pylist(rows, journal.schema))
+        journal.append(pa.RecordBatch.from_pylist(rows(letters), journal.schema))
         self._tally.set_aside += len(refused)
 
 

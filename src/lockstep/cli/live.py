@@ -101,6 +101,8 @@ def _job_line(job: str, overview: Overview) -> Text:
     if overview.latency_ms.get("count"):
         p50, p99 = (span_text(overview.latency_ms[name]) for name in ("p50", "p99"))
         line.append(f"  latency p50 {p50}, p99 {p99}")
+    if overview.dead_letters:
+        line.append(f"  {overview.dead_letters:,} dead letters", style="yellow")
     return line
 
 

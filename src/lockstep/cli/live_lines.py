@@ -99,6 +99,8 @@ def status_line(job: str, overview: Overview) -> str:
     if overview.latency_ms.get("count"):
         p50, p99 = (span_text(overview.latency_ms[name]) for name in ("p50", "p99"))
         parts.append(f"latency p50 {p50} p99 {p99}")
+    if overview.dead_letters:
+        parts.append(f"{overview.dead_letters} dead letters")
     replicas = "; ".join(_replica_words(one) for one in health.replicas)
     why = f" ({health.reason})" if health.state in ("degraded", "stalled") else ""
     return f"{', '.join(parts)}{why}: {replicas}"
@@ -138,6 +140,7 @@ def overview_json(job: str, overview: Overview) -> dict[str, Any]:
         "published_epoch": overview.published_epoch,
         "rows_per_s": round(overview.rows_per_s, 1),
         "latency_last_minute_ms": {name: round(value, 1) for name, value in overview.latency_ms.items()},
+        "dead_letters": overview.dead_letters,
         "replicas": [replica_json(replica) for replica in health.replicas],
     }
 

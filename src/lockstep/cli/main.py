@@ -18,6 +18,7 @@ from lockstep.cli import (
     chaos,
     check,
     compact,
+    dead_letters,
     demo,
     doctor,
     explain,
@@ -87,6 +88,7 @@ app.command("plan", rich_help_panel=_RUN)(plan.plan)
 app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("status", rich_help_panel=_LOOK)(status.status)
 app.command("ledger", rich_help_panel=_LOOK)(ledger.ledger)
+app.command("dead-letters", rich_help_panel=_LOOK)(dead_letters.dead_letters)
 app.command("put", rich_help_panel=_DATA)(put.put)
 app.add_typer(ingest.app, name="ingest", rich_help_panel=_DATA)
 app.command("tail", rich_help_panel=_DATA)(tail.tail)

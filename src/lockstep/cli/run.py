@@ -134,8 +134,10 @@ class Display(Protocol):
 
 
 def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_json: bool) -> int:
+    from lockstep.config import STORE_FOLDER
     from lockstep.control import run_job
     from lockstep.control.overview import Watcher
+    from lockstep.store.dead_letters import DeadLetters
 
     name = prepared.graph.name
     prints_rows = any(sink.spec.kind == "console" for sink in prepared.graph.sinks)
@@ -145,7 +147,8 @@ def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_js
         display.write("begin", introduction)
     else:
         _introduce(introduction)
-    watcher = Watcher(prepared.store)
+    dead_letters = DeadLetters(project / STORE_FOLDER, name, prepared.store)
+    watcher = Watcher(prepared.store, dead_letters)
     follower = Follower(prepared, watcher, display, until_epoch)
     display.begin()
     failure: LockstepError | None = None
@@ -157,12 +160,15 @@ def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_js
         follower.tell_stop()
         last = watcher.look(wall_us())
         display.end(last)
+        dead_letters.close()
         prepared.store.close()
     at_once = prepared.supervisor.stops > 1
     if failure is None:
         display.say(_ending(last, at_once=at_once, done=prepared.supervisor.done))
     else:
         _show_failure(display, failure, name)
+    if last.dead_letters:
+        display.say(f"{last.dead_letters:,} dead letters wait: lockstep dead-letters {name}")
     return EXIT_FAILED if failure is not None or at_once else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,8 +18,6 @@ from lockstep.clock import wall_us
 if TYPE_CHECKING:
     from lockstep.control.overview import Overview
     from lockstep.store.protocols import Store
-
-_SET_ASIDE_SHOWN_MAX = 5
 
 
 def status(
@@ -39,9 +38,11 @@ def status(
       lockstep status > /dev/null || echo "somebody should look"
     """
     from lockstep.control.overview import Watcher
+    from lockstep.store.dead_letters import DeadLetters
 
-    with project_of(context).open_store(job) as (name, store):
-        overview = Watcher(store).look(wall_us())
+    project = project_of(context)
+    with project.open_store(job) as (name, store), closing(DeadLetters(project.store, name, store)) as dead_letters:
+        overview = Watcher(store, dead_letters).look(wall_us())
         report = _report(name, store, overview)
     if as_json:
         print_json(report)
@@ -70,10 +71,6 @@ def _report(name: str, store: Store, overview: Overview) -> dict[str, Any]:
             "verdict": last.verdict or "open",
             "detail": last.detail,
         },
-        "set_aside": [
-            {"source": source, "position": position, "reason": reason}
-            for source, position, reason in store.set_aside_items()
-        ],
     }
 
 
@@ -99,7 +96,9 @@ def _show(report: dict[str, Any], overview: Overview) -> None:
         out.print(Text(f"rows/s: {overview.rows_per_s:,.0f}"))
     _show_latency(report["latency_ms"])
     _show_divergence(report)
-    _show_set_aside(report["set_aside"])
+    if overview.dead_letters:
+        where = f"lockstep dead-letters {report['job']}"
+        out.print(Text(f"dead letters: {overview.dead_letters:,} wait; {where} lists them", style="yellow"))
 
 
 def _show_latency(latency: dict[str, float]) -> None:
@@ -120,11 +119,3 @@ def _show_divergence(report: dict[str, Any]) -> None:
     )
     out.print(Text.assemble((f"divergence: {report['divergences']}", "bold red"), f", the last: {where}"))
     out.print(Text(last["detail"], style="dim"))
-
-
-def _show_set_aside(items: list[dict[str, Any]]) -> None:
-    if not items:
-        return
-    out.print(Text(f"set aside: {len(items)}, not read by any replica:", style="yellow"))
-    for item in items[-_SET_ASIDE_SHOWN_MAX:]:
-        out.print(Text(f"  {item['source']} at {item['position']}: {item['reason']}"))

@@ -10,7 +10,9 @@ import base64
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from lockstep.connect.text_records import CsvEnds, Ends, csv_records, quote_trouble
 from lockstep.store.values import NumberText, Unfit, converter, record_converter
 
 _HAS_ZONE = r"(Z|[+-]\d{2}(:?\d{2})?)$"
@@ -38,16 +41,43 @@ class CorruptContent(Exception):
         super().__init__(reason, line)
 
 
-def json_lines_table(data: bytes, schema: pa.Schema, first_line: int = 1) -> pa.Table:
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that does not parse, or does not fit the schema: always so for the same bytes, whatever is beside it."""
+
+    line: int
+    data: bytes
+    """As it stands in the file, without its line end."""
+    reason: str
+
+
+SetAside = Callable[[BadRecord], None]
+"""Takes a record that is bad; what follows it is read."""
+
+
+def refuse(bad: BadRecord) -> None:
+    """For content in which nothing may be bad."""
+    raise CorruptContent(bad.reason, bad.line)
+
+
+def json_lines_table(data: bytes, schema: pa.Schema, first_line: int = 1, set_aside: SetAside = refuse) -> pa.Table:
     r"""The records in JSON lines. A field that is missing is null, one that is not in the schema is ignored.
 
     >>> json_lines_table(b'{"user": "ann", "more": 1}\n{}\n', pa.schema([("user", pa.string())])).to_pylist()
     [{'user': 'ann'}, {'user': None}]
+    >>> bad, numbers = [], pa.schema([("n", pa.int64())])
+    >>> json_lines_table(b'{"n": 1}\n{"n": "two"}\n{"n": 3}\n', numbers, 1, bad.append).to_pylist()
+    [{'n': 1}, {'n': 3}]
+    >>> bad  # doctest: +ELLIPSIS
+    [BadRecord(line=2, data=b'{"n": "two"}', reason='field "n" should be bigint, but "two" ... no exponent')]
     """
-    return pa.concat_tables([schema.empty_table(), *_json_tables(data, schema, _asked_of_arrow(schema), first_line)])
+    lines = _JsonLines(schema, _asked_of_arrow(schema), set_aside)
+    return pa.concat_tables([schema.empty_table(), *lines.tables(data, first_line)])
 
 
-def csv_table(data: bytes, header: str, schema: pa.Schema, first_line: int = 2) -> pa.Table:
+def csv_table(
+    data: bytes, header: str, schema: pa.Schema, first_line: int = 2, set_aside: SetAside = refuse
+) -> pa.Table:
     r"""The records in CSV rows, their columns found by name in ``header``. An empty field is null, ``""`` is text.
 
     >>> csv_table(b"1,ann\n2,bob\n", "id,user", pa.schema([("user", pa.string()), ("id", pa.int64())])).to_pylist()
@@ -59,15 +89,8 @@ def csv_table(data: bytes, header: str, schema: pa.Schema, first_line: int = 2) 
         raise CorruptContent(
             f"its header has no column (or two) called {', '.join(missing)}; it has: {', '.join(names)}", 1
         )
-    if not data.strip():
-        return schema.empty_table()
-    try:
-        return _csv_table_by_arrow(data, names, schema, schema)
-    except _ARROW_FAILED as error:
-        try:
-            return _csv_table_with_times_as_text(data, names, schema)
-        except _ARROW_FAILED:
-            raise CorruptContent(f"{error} (rows counted from line {first_line})") from error
+    rows = _CsvRows(schema, names, set_aside)
+    return pa.concat_tables([schema.empty_table(), *rows.tables(data, first_line)])
 
 
 def parquet_table(path: Path, row_groups: Sequence[int], schema: pa.Schema) -> pa.Table:
@@ -162,20 +185,114 @@ def _is_plain(type_: pa.DataType) -> bool:
     )
 
 
-def _json_tables(data: bytes, schema: pa.Schema, asked: pa.Schema | None, first_line: int) -> Iterator[pa.Table]:
+@dataclass(frozen=True)
+class _JsonLines:
     """All of it by Arrow, or halves of it, down to a few lines that are looked at one by one.
 
     So one odd line does not make a whole chunk slow, and what becomes of a line does not depend on its neighbours.
     """
-    table = _json_table_by_arrow(data, schema, asked) if asked is not None else None
-    half = data.find(b"\n", len(data) // 2) + 1 if asked is not None and len(data) > _BY_LINE_BYTES else 0
-    if table is not None:
-        yield table
-    elif 0 < half < len(data):
-        yield from _json_tables(data[:half], schema, asked, first_line)
-        yield from _json_tables(data[half:], schema, asked, first_line + data.count(b"\n", 0, half))
-    else:
-        yield from _json_tables_by_line(data, schema, asked, first_line)
+
+    schema: pa.Schema
+    asked: pa.Schema | None
+    set_aside: SetAside
+
+    def tables(self, data: bytes, first_line: int) -> Iterator[pa.Table]:
+        table = _json_table_by_arrow(data, self.schema, self.asked) if self.asked is not None else None
+        half = data.find(b"\n", len(data) // 2) + 1 if self.asked is not None and len(data) > _BY_LINE_BYTES else 0
+        if table is not None:
+            yield table
+        elif 0 < half < len(data):
+            yield from self.tables(data[:half], first_line)
+            yield from self.tables(data[half:], first_line + data.count(b"\n", 0, half))
+        else:
+            yield from self._tables_by_line(data, first_line)
+
+    def _tables_by_line(self, data: bytes, first_line: int) -> Iterator[pa.Table]:
+        convert = record_converter(self.schema)
+        for number, line in enumerate(data.split(b"\n"), first_line):
+            if not line.strip():
+                continue
+            try:
+                record = _decoded(line)
+                row = convert({name: record[name] for name in self.schema.names if name in record})
+            except Unfit as unfit:
+                table = _json_table_by_arrow(line, self.schema, self.asked) if self.asked is not None else None
+                if table is None:
+                    self.set_aside(BadRecord(number, line.removesuffix(b"\r"), _told(unfit)))
+                else:
+                    yield table
+            else:
+                yield pa.Table.from_pylist([row], self.schema)
+
+
+@dataclass(frozen=True)
+class _CsvRows:
+    """All of it by Arrow, or halves of it, down to the rows that are bad.
+
+    Arrow takes a quote that is never closed for text up to the end, and with it all rows that follow. So where quotes
+    look doubtful rows are checked first; of one whose quotes cannot be meant only the first line is bad.
+    """
+
+    schema: pa.Schema
+    names: list[str]
+    set_aside: SetAside
+
+    def tables(self, data: bytes, first_line: int) -> Iterator[pa.Table]:
+        while data.strip():
+            found = csv_records(data)
+            until, trouble = _first_trouble(data, found) if found.doubtful else (len(data), "")
+            rows = found.ends[: int(np.searchsorted(found.ends, until, side="right"))]
+            yield from self._halves(data[:until], rows, first_line)
+            first_line += data.count(b"\n", 0, until)
+            data = data[until:]
+            if trouble:
+                line, _, data = data.partition(b"\n")
+                self.set_aside(BadRecord(first_line, line.removesuffix(b"\r"), trouble))
+                first_line += 1
+
+    def _halves(self, data: bytes, ends: Ends, first_line: int) -> Iterator[pa.Table]:
+        """``ends`` are the ends of the rows in ``data``."""
+        if not data.strip():
+            return
+        try:
+            yield self._table(data)
+        except _ARROW_FAILED as error:
+            if len(ends) == 1:
+                self.set_aside(BadRecord(first_line, data.rstrip(b"\r\n"), _csv_reason(str(error), self.names)))
+                return
+            half = len(ends) // 2
+            middle = int(ends[half - 1])
+            yield from self._halves(data[:middle], ends[:half], first_line)
+            lines = data.count(b"\n", 0, middle)
+            yield from self._halves(data[middle:], ends[half:] - middle, first_line + lines)
+
+    def _table(self, data: bytes) -> pa.Table:
+        try:
+            return _csv_table_by_arrow(data, self.names, self.schema, self.schema)
+        except _ARROW_FAILED as error:
+            try:
+                return _csv_table_with_times_as_text(data, self.names, self.schema)
+            except _ARROW_FAILED:
+                raise error from None
+
+
+def _first_trouble(data: bytes, found: CsvEnds) -> tuple[int, str]:
+    """Where the first row begins whose quotes cannot be meant, and why; the end of the text if there is none."""
+    start = 0
+    for end in found.ends.tolist():
+        # Most rows are short, on one line and with closed quotes: only others are walked through.
+        row = data[start:end]
+        if (b"\n" in row[:-1] or row.count(b'"') % 2) and (trouble := quote_trouble(row)):
+            return start, trouble
+        start = end
+    return len(data), ""
+
+
+def _csv_reason(error: str, names: list[str]) -> str:
+    """What Arrow says about one row, without its counting of rows and columns."""
+    if column := re.match(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", error, re.DOTALL):
+        return f'field "{names[int(column.group(1))]}": {column.group(2)}'
+    return re.sub(r"^CSV parse error: (?:Row #\d+: )?(Expected \d+ columns, got \d+).*", r"\1", error, flags=re.DOTALL)
 
 
 def _asked_of_arrow(schema: pa.Schema) -> pa.Schema | None:
@@ -248,25 +365,6 @@ def _overflowed(read: pa.Table, fitting: pa.Table) -> bool:
     """Whether a number became infinite by the change to a narrower float."""
     narrowed = [field.name for field in fitting.schema if pa.types.is_float32(field.type)]
     return any(pc.sum(pc.is_inf(read[name])).as_py() != pc.sum(pc.is_inf(fitting[name])).as_py() for name in narrowed)
-
-
-def _json_tables_by_line(
-    data: bytes, schema: pa.Schema, asked: pa.Schema | None, first_line: int
-) -> Iterator[pa.Table]:
-    convert = record_converter(schema)
-    for number, line in enumerate(data.split(b"\n"), first_line):
-        if not line.strip():
-            continue
-        try:
-            record = _decoded(line)
-            row = convert({name: record[name] for name in schema.names if name in record})
-        except Unfit as unfit:
-            table = _json_table_by_arrow(line, schema, asked) if asked is not None else None
-            if table is None:
-                raise CorruptContent(_told(unfit), number) from unfit
-            yield table
-        else:
-            yield pa.Table.from_pylist([row], schema)
 
 
 def _decoded(line: bytes) -> dict[str, Any]:

@@ -33,6 +33,10 @@ class Advance:
     """Whether this is all there is now: a run until done ends when every source says so."""
 
 
+ROWS_PER_CHUNK_BITS = 32
+"""Records of a file are numbered (chunk << 32) + row: a chunk never has four thousand million rows."""
+
+
 @dataclass(frozen=True)
 class Slice:
     """A part of an epoch's input that one task reads. Plain data: it travels to Spark's workers as JSON."""
@@ -162,6 +166,7 @@ class Place:
 
 
 __all__ = [
+    "ROWS_PER_CHUNK_BITS",
     "Advance",
     "Entry",
     "Guarantee",

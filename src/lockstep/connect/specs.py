@@ -23,7 +23,7 @@ from lockstep.store.names import checked_name
 
 SourceFormat = Literal["jsonl", "csv", "parquet"]
 SinkFormat = Literal["parquet", "jsonl"]
-OnCorrupt = Literal["set-aside", "stop"]
+OnBadRecord = Literal["skip", "stop"]
 
 RATE_SCHEMA = "seq bigint, at timestamp"
 PARTITIONS_MAX = 1024
@@ -68,7 +68,7 @@ class FilesSource:
     schema: Schema
     format: SourceFormat = "jsonl"
     still_for_us: int = 1_000_000
-    on_corrupt: OnCorrupt = "set-aside"
+    on_bad_record: OnBadRecord = "skip"
     pattern: str = "*"
 
     kind: ClassVar[str] = "files"
@@ -76,7 +76,7 @@ class FilesSource:
     def __post_init__(self) -> None:
         _check_path(self.path)
         _check_choice("format", self.format, ("jsonl", "csv", "parquet"))
-        _check_choice("on_corrupt", self.on_corrupt, ("set-aside", "stop"))
+        _check_choice("on_bad_record", self.on_bad_record, ("skip", "stop"))
         nested = [field.name for field in self.schema.fields if field.type.startswith(("array<", "map<", "struct<"))]
         _check(
             self.format != "csv" or not nested,
@@ -88,7 +88,8 @@ class FilesSource:
     def describe(self) -> str:
         """One line for drawings and messages."""
         still = duration_text(self.still_for_us)
-        return f"files {_with_pattern(self.path, self.pattern)} ({self.format}, still for {still}, {self.on_corrupt})"
+        on_bad = f"{self.on_bad_record} bad records"
+        return f"files {_with_pattern(self.path, self.pattern)} ({self.format}, still for {still}, {on_bad})"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for :func:`spec_from_json`."""
@@ -237,7 +238,7 @@ def files(
     schema: str | Schema,
     format: SourceFormat = ...,
     still_for: Duration = ...,
-    on_corrupt: OnCorrupt = ...,
+    on_bad_record: OnBadRecord = ...,
     pattern: str = ...,
 ) -> FilesSource: ...
 
@@ -252,20 +253,21 @@ def files(
     format: str | None = None,
     schema: str | Schema | None = None,
     still_for: Duration = "1 second",
-    on_corrupt: OnCorrupt = "set-aside",
+    on_bad_record: OnBadRecord = "skip",
     pattern: str = "*",
 ) -> FilesSource | FilesSink:
     """A folder of files: with a schema a source that watches it, without one a sink that publishes into it.
 
     >>> files("in/logins", schema="user string, ok boolean", pattern="*.jsonl").describe()
-    'files in/logins/*.jsonl (jsonl, still for 1 second, set-aside)'
+    'files in/logins/*.jsonl (jsonl, still for 1 second, skip bad records)'
     >>> files("out/alerts").describe()
     'files out/alerts (parquet)'
 
     As a source: ``format`` is "jsonl" (the default), "csv" (with a header row) or "parquet". A file is read once,
-    when its size and time have been still for ``still_for``. Content that does not parse is set aside and reported,
-    and the job goes on; ``on_corrupt="stop"`` stops it instead. As a sink: ``format`` is "parquet" (the default) or
-    "jsonl".
+    when its size and time have been still for ``still_for``. A record that does not parse, or does not fit the schema,
+    becomes a dead letter with file, line and reason (`lockstep dead-letters`), and the job goes on;
+    ``on_bad_record="stop"`` stops it instead. Of a Parquet file that is damaged all row groups of a part are set aside
+    together. As a sink: ``format`` is "parquet" (the default) or "jsonl".
     """
     if schema is None:
         return FilesSink(str(path), format or "parquet")  # type: ignore[arg-type]
@@ -274,7 +276,7 @@ def files(
         parse_schema(schema),
         format or "jsonl",  # type: ignore[arg-type]
         duration_us(still_for),
-        on_corrupt,
+        on_bad_record,
         pattern,
     )
 

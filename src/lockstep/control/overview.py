@@ -13,6 +13,7 @@ import psutil
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.control.health import Event, Health, History, Limits, histories, judge_health
+from lockstep.store.dead_letters import DeadLetters
 from lockstep.store.protocols import Published, Store
 
 RUN_BEGAN = "run-began-us"
@@ -43,13 +44,16 @@ class Overview:
     latency_ms: dict[str, float]
     """p50, p99, max and count over the last minute."""
     events: tuple[Event, ...]
+    dead_letters: int = 0
+    """How many wait for somebody."""
 
 
 class Watcher:
     """Looks at a job's store again and again, and reads only what is new."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, dead_letters: DeadLetters) -> None:
         self._store = store
+        self._dead_letters = dead_letters
         settings = run_settings(store)
         self._limits = Limits(
             wanted=settings.replicas,
@@ -88,6 +92,7 @@ class Watcher:
             rows_per_s=rows_per_s(published, now_us),
             latency_ms=latency_ms([one for one in published if one.published_us >= now_us - _us(LATENCY_WINDOW_S)]),
             events=tuple(events),
+            dead_letters=self._dead_letters.open(),
         )
 
     def _new_events(self) -> list[Event]:

@@ -15,6 +15,7 @@ from lockstep.api.loading import LoadedJob, save_code
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import Place, SourceSide
+from lockstep.connect.put_back import SOURCES, sources_text
 from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.sources.stage import StageTrimmer
 from lockstep.connect.tables import TABLES, Table, copy_tables
@@ -90,6 +91,7 @@ def _ready(
     _note_version(store, folder, graph.name, graph.version(code_hash), len(graph.stages))
     _forget_removed(store, settings)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
+    store.set_fact(SOURCES, sources_text((source.id, source.spec) for source in graph.sources))
     store.set_fact(RUN_BEGAN, str(wall_us()))
     job_file = save_code(loaded, job_folder(folder, graph.name) / "code" / loaded.code_hash[:16])
     template = ReplicaSpec(

@@ -27,7 +27,6 @@ _AREAS = (
     "ls06_demo",
     "ls06_bench",
     "ls06_chaos",
-    "ls06_engines",
     "ls06_faults",
     "ls06_testing",
 )

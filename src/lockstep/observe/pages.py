@@ -1,4 +1,4 @@
-"""What the reports share: how a page looks, a picture inside it, and the machine it was made on."""
+"""What the reports share: how a page looks, and the machine it was made on."""
 
 from __future__ import annotations
 
@@ -37,13 +37,3 @@ def machine_text() -> str:
         f"Lockstep {version('lockstep')}, PySpark {version('pyspark')}, Java {find_java().version}, "
         f"Python {platform.python_version()}"
     )
-
-
-def inline_svg(file: bytes) -> str:
-    """Only the element: the XML head of a file has no place inside a page.
-
-    >>> inline_svg(b'<?xml version="1.0"?><svg width="1"/>')
-    '<svg width="1"/>'
-    """
-    text = file.decode("utf-8")
-    return text[text.index("<svg") :]

@@ -40,7 +40,6 @@ from lockstep.plan.steps import Source
 from lockstep.runtime.decide.marks import TimeStep, time_steps
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.endings import exit_code, is_job_error
-from lockstep.runtime.epoch.dead_letters import DeadLetterWriter
 from lockstep.runtime.epoch.drain_flag import clear
 from lockstep.runtime.epoch.draining import drain
 from lockstep.runtime.epoch.run import EpochRunner
@@ -61,6 +60,7 @@ from lockstep.runtime.spec import (
 )
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.recovery import prepare
+from lockstep.store.dead_letters import DeadLetterWriter
 from lockstep.store.protocols import Holder, Store
 from lockstep.store.sqlite_store import open_store
 

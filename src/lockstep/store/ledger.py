@@ -21,8 +21,6 @@ LEDGER_TABLES = (
     "CREATE TABLE entries (epoch INTEGER PRIMARY KEY, body TEXT NOT NULL)",
     """CREATE TABLE items (
         source TEXT, position INTEGER, body TEXT NOT NULL, PRIMARY KEY (source, position)) WITHOUT ROWID""",
-    """CREATE TABLE aside (
-        source TEXT, position INTEGER, reason TEXT NOT NULL, PRIMARY KEY (source, position)) WITHOUT ROWID""",
 )
 
 POLL_SLEEP_S_MIN = 0.001
@@ -100,18 +98,6 @@ class SqliteLedger(Part):
             if len(some) < _BODIES_AT_ONCE:
                 return
             first = some[-1].position + 1
-
-    def set_aside(self, source: str, position: int, reason: str) -> str:
-        """Agree that the item at ``position`` is not read; put-if-absent, returns the reason that holds."""
-        with self._database.durable() as connection:
-            connection.execute("INSERT OR IGNORE INTO aside VALUES (?, ?, ?)", (source, position, reason))
-            query = "SELECT reason FROM aside WHERE source = ? AND position = ?"
-            return str(connection.execute(query, (source, position)).fetchone()[0])
-
-    def set_aside_items(self) -> list[tuple[str, int, str]]:
-        """Everything set aside: (source, position, reason)."""
-        with self._database.reading() as connection:
-            return connection.execute("SELECT source, position, reason FROM aside ORDER BY source, position").fetchall()
 
     def floor(self) -> int:
         """The lowest epoch that is still kept (0 if nothing was trimmed)."""

@@ -105,12 +105,6 @@ class Ledger(Protocol):
     def item_bodies(self, source: str) -> Iterator[Mapping[str, Any]]:
         """All bodies of ``source``'s items still kept, in order."""
 
-    def set_aside(self, source: str, position: int, reason: str) -> str:
-        """Agree that the item at ``position`` is not read; put-if-absent, returns the reason that holds."""
-
-    def set_aside_items(self) -> list[tuple[str, int, str]]:
-        """Everything set aside: (source, position, reason)."""
-
     def floor(self) -> int:
         """The lowest epoch that is still kept (0 if nothing was trimmed)."""
 
@@ -265,7 +259,7 @@ class Record(Protocol):
         """What was kept for ``epoch``; empty if nothing was."""
 
     def add_event(self, kind: str, text: str, replica: str = "") -> None:
-        """A line for people: replica died, was seeded, file set aside. The newest 10,000 are kept."""
+        """A line for people: replica died, was seeded, records set aside. The newest 10,000 are kept."""
 
     def events(self, after_id: int = 0, limit: int = 1000) -> list[tuple[int, int, str, str, str]]:
         """(id, at_us, kind, replica, text), oldest first."""

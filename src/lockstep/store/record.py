@@ -116,7 +116,7 @@ class SqliteRecord(Part):
         return dict(json.loads(row[0])) if row else {}
 
     def add_event(self, kind: str, text: str, replica: str = "") -> None:
-        """A line for people: replica died, was seeded, file set aside. The newest 10,000 are kept."""
+        """A line for people: replica died, was seeded, records set aside. The newest 10,000 are kept."""
         with self._database.relaxed() as connection:
             values = (self._clock(), kind, replica, text)
             connection.execute("INSERT INTO events (at_us, kind, replica, text) VALUES (?, ?, ?, ?)", values)

@@ -18,7 +18,7 @@ from lockstep.errors import RunError
 from lockstep.plan.graph import Graph
 from lockstep.plan.schema import did_you_mean, parse_schema
 from lockstep.plan.specs import SinkSpec
-from lockstep.runtime.epoch.dead_letters import SCHEMA, journal_name
+from lockstep.store.dead_letters import SCHEMA, journal_name
 from lockstep.store.journal import open_journal
 from lockstep.testing.inputs import EpochPlan, Instant, Timeline, instant_us, planned
 from lockstep.testing.session import shared_session

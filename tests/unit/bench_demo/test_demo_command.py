@@ -36,10 +36,10 @@ def test_a_demo_without_fault_ends_with_zero_and_leaves_only_what_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _play(monkeypatch)
-    assert command.run_demo(tmp_path / "new" / "report.html", tmp_path / "picture.png", as_json=True) == 0
+    assert command.run_demo(tmp_path / "new" / "report.html", tmp_path / "picture.svg", as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["ok"] is True
     assert (tmp_path / "new" / "report.html").read_text().startswith("<!doctype html>")
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "picture.svg").read_text().startswith("<svg")
     assert list((tmp_path / "temporary").iterdir()) == []
 
 

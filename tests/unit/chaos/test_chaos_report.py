@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 from lockstep.chaos.actions.load import GoQuiet
 from lockstep.chaos.actions.processes import KillJvm
@@ -90,7 +91,7 @@ def test_a_failed_check_is_the_first_thing_that_is_read(tmp_path: Path) -> None:
 
 def test_a_run_in_which_nothing_was_seen_can_still_be_drawn(tmp_path: Path) -> None:
     outcome = replace(outcome_of(tmp_path), sightings=[], doings=[], spans=[], usual=steady([], 0, 1))
-    assert draw(outcome, "png").startswith(b"\x89PNG")
+    ElementTree.fromstring(draw(outcome))
 
 
 def test_the_command_to_run_it_again_names_everything_that_was_given(tmp_path: Path) -> None:

@@ -116,9 +116,9 @@ def test_lines_of_a_server_are_kept_in_order_with_counts_as_json(lockstep: Call,
         "set_aside": 1,
     }
     assert [row["line"] for row in _kept(tmp_path, "lines")] == ["to be or", "", "to be"]
-    (aside,) = _kept(tmp_path, "lines.set-aside")
-    assert aside["line"] == r"not \xff"
-    assert "is not UTF-8" in aside["reason"]
+    (aside,) = _kept(tmp_path, "lines.ingest.dead-letters")
+    assert aside["record"] == r"not \xff"
+    assert "is not UTF-8" in aside["error"]
     assert "closed by the other side" in said.err
     assert "3 records acknowledged by journal lines, 1 set aside" in said.err
 
@@ -133,9 +133,9 @@ def test_json_lines_go_in_by_schema_and_bad_ones_aside_with_the_reason(lockstep:
         )
     assert said.code == 0
     assert [row["user"] for row in _kept(tmp_path, "logins")] == [f"u{number}" for number in range(50)]
-    aside = _kept(tmp_path, "logins.set-aside")
-    assert [row["line"] for row in aside] == ['{"user": "x", "ok": "yes"}', "not json"]
-    assert aside[0]["reason"].startswith('field "ok" should be boolean')
+    aside = _kept(tmp_path, "logins.ingest.dead-letters")
+    assert [row["record"] for row in aside] == ['{"user": "x", "ok": "yes"}', "not json"]
+    assert aside[0]["error"].startswith('field "ok" should be boolean')
 
 
 def test_a_text_journal_may_keep_the_time_and_an_existing_one_needs_no_schema(lockstep: Call, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_text_journal_may_keep_the_time_and_an_existing_one_needs_no_schema(lo
     rows = _kept(tmp_path, "timed")
     assert [row["line"] for row in rows] == ["one", "two"]
     assert rows[0]["at"] < rows[1]["at"]
-    assert not (tmp_path / ".lockstep" / "journals" / "timed.set-aside").exists()
+    assert not (tmp_path / ".lockstep" / "journals" / "timed.ingest.dead-letters").exists()
 
 
 def test_what_cannot_work_is_refused_before_anything_is_read(lockstep: Call, tmp_path: Path) -> None:
@@ -258,7 +258,9 @@ def test_many_senders_at_once_each_in_its_own_order_and_ctrl_c_keeps_all_of_it(t
     rows = [row["line"].split() for row in _kept(tmp_path, "lines")][:1000]
     for name in range(5):
         assert [int(number) for who, number in rows if who == str(name)] == list(range(200))
-    assert [row["reason"] for row in _kept(tmp_path, "lines.set-aside")] == ["the reading was stopped within the line."]
+    assert [row["error"] for row in _kept(tmp_path, "lines.ingest.dead-letters")] == [
+        "the reading was stopped within the line."
+    ]
 
 
 def test_waiting_for_a_server_that_is_not_there_ends_at_ctrl_c(tmp_path: Path) -> None:

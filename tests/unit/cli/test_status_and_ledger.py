@@ -9,6 +9,7 @@ import pytest
 from lockstep.clock import wall_us
 from lockstep.control.health import History, Limits, judge_health
 from lockstep.control.overview import RUN_BEGAN
+from lockstep.store.dead_letters import DeadLetterWriter, Letter
 from lockstep.store.protocols import Digest, Divergence, Entry, Progress, Published, Store
 from lockstep.store.sqlite_store import open_store
 from tests.unit.cli.conftest import Call
@@ -164,15 +165,16 @@ def test_status_of_a_job_that_is_well(lockstep: Call, store: Store) -> None:
     assert "alerts is healthy" in lockstep("status", "alerts").out
 
 
-def test_status_tells_divergence_and_what_was_set_aside(lockstep: Call, store: Store) -> None:
+def test_status_tells_divergence_and_dead_letters(lockstep: Call, store: Store, tmp_path: Path) -> None:
     store.add_divergence(Divergence(2, "alerts", "r1", 1, "r0.1", "xyz", "abc", "row 1 differs", wall_us()))
-    store.set_aside("files", 7, "bad.json: not JSON")
+    letter = Letter("files", "files", "bad.json", 7, "{", "not JSON")
+    DeadLetterWriter(str(tmp_path / ".lockstep"), "alerts").keep("files/0", [letter])
     report = lockstep("status", "--json").json()
     assert report["last_divergence"]["epoch"] == 2
-    assert report["set_aside"] == [{"source": "files", "position": 7, "reason": "bad.json: not JSON"}]
+    assert report["dead_letters"] == 1
     said = lockstep("status").out
     assert "row 1 differs" in said
-    assert "bad.json: not JSON" in said
+    assert "dead letters: 1 wait; lockstep dead-letters alerts lists them" in said
 
 
 def test_status_of_a_job_whose_replicas_are_gone_ends_with_1(lockstep: Call, store: Store) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lockstep.connect import text_records
 from lockstep.connect.formats import csv_table, json_lines_table
 from lockstep.connect.sources import chunks
 from lockstep.connect.sources.chunks import Chunk, FileLook, chunk_bytes, content_hash, next_chunk
@@ -96,8 +97,8 @@ def test_csv_is_never_cut_inside_quotes(
 def test_quotes_in_odd_places_end_records_where_the_reader_ends_them(text: str, block_bytes: int) -> None:
     """Python's csv module follows the same rule as Arrow: a quote opens only at the beginning of a field."""
     data = text.encode()
-    ends = chunks._csv_record_ends(data).tolist()
-    assert ends == chunks._csv_record_ends_by_field(data).tolist()
+    ends = text_records.csv_record_ends(data).tolist()
+    assert ends == text_records._ends_by_field(data).tolist()
     consumed: list[int] = []
     source = io.StringIO(text, newline="")
     lines = iter(source.readline, "")

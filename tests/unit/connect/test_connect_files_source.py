@@ -11,11 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lockstep.connect.protocols import Place
 from lockstep.connect.registry import source_side
 from lockstep.connect.specs import files
 from lockstep.errors import ConnectError
+from lockstep.store.dead_letters import DeadLetters, Letter, readable
 from tests.unit.connect.sealing_for_connect import SOURCE, Sealing
 
 Make = Callable[[Any], Sealing]
@@ -162,42 +165,147 @@ def test_a_sealed_file_that_is_missing_is_an_error_that_names_it(place: Place, s
     assert caught.value.code == "LS0505"
 
 
-@pytest.mark.parametrize("on_corrupt", ["set-aside", "stop"])
+@pytest.mark.parametrize("on_bad_record", ["skip", "stop"])
 def test_a_file_removed_before_its_end_is_set_aside_or_stops_the_job(
-    place: Place, sealing: Make, on_corrupt: Any
+    place: Place, sealing: Make, on_bad_record: Any
 ) -> None:
     path = _put(place, "a.jsonl", range(10))
-    job = sealing(files("in", schema=SCHEMA, on_corrupt=on_corrupt))
+    job = sealing(files("in", schema=SCHEMA, on_bad_record=on_bad_record))
     job.seal(NOW_US, records_max=4)
     path.unlink()
-    if on_corrupt == "stop":
+    if on_bad_record == "stop":
         with pytest.raises(ConnectError) as caught:
             job.seal(NOW_US)
         assert caught.value.code == "LS0505"
         return
     job.seal(NOW_US)
     assert job.read(1) == []
-    [(source, position, reason)] = job.store.set_aside_items()
-    assert (source, position) == (SOURCE, 1)
-    assert "removed before it was read to its end" in reason
+    [letter] = _letters(job)
+    assert (letter.source, letter.partition, letter.offset) == (SOURCE, "a.jsonl", 5)
+    assert "removed before it was read to its end" in letter.error
     assert job.drain(NOW_US) == []
 
 
-def test_corrupt_content_is_set_aside_by_an_entry_and_the_job_goes_on(place: Place, sealing: Make) -> None:
+def _letters(job: Sealing) -> list[Letter]:
+    letters = DeadLetters(job.place.store, job.place.job, job.store)
+    try:
+        return list(letters.letters())
+    finally:
+        letters.close()
+
+
+def test_one_bad_line_is_set_aside_alone_once_and_the_job_goes_on(place: Place, sealing: Make) -> None:
     good = b'{"n": 1, "s": "a"}\n'
-    path = _put_bytes(place, "bad.jsonl", good * 2 + b'{"n": "two", "s": "b"}\n' + good, age_s=20)
+    _put_bytes(place, "bad.jsonl", good * 2 + b'{"n": "two", "s": "b"}\n' + good, age_s=20)
     _put(place, "good.jsonl", range(3))
     spec = files("in", schema=SCHEMA)
     job = sealing(spec)
-    assert _numbers(job.drain(NOW_US)) == [[0, 1, 2]]
+    assert _numbers(job.drain(NOW_US)) == [[1, 1, 1, 0, 1, 2]]
     other = source_side(spec, place, SOURCE)
-    assert _numbers([job.read(0, other)]) == [[0, 1, 2]]
+    assert _numbers([job.read(0, other)]) == [[1, 1, 1, 0, 1, 2]]
     other.close()
-    [(source, position, reason)] = job.store.set_aside_items()
-    assert (source, position) == (SOURCE, 0)
-    assert reason.startswith(f"{path}, line 3: ")
-    assert 'field "n" should be bigint' in reason
-    assert [kind for _, _, kind, _, _ in job.store.events()] == ["set-aside"]
+    [letter] = _letters(job)
+    assert (letter.source, letter.partition, letter.offset) == (SOURCE, "bad.jsonl", 3)
+    assert letter.record == '{"n": "two", "s": "b"}'
+    assert 'field "n" should be bigint' in letter.error
+    assert [kind for _, _, kind, _, _ in job.store.events()] == ["dead-letter"]
+
+
+JSON_LINES: list[tuple[bytes, int | None]] = [
+    (b'{"n": 1, "s": "plain"}', 1),
+    (b'{"n": 2', None),
+    (b'{"n": "text", "s": "x"}', None),
+    (b'{"n": 99999999999999999999}', None),
+    (b'{"n": 1.5}', None),
+    (b'{"s": "\xff"}', None),
+    (b"[1]", None),
+    (b'{"n": 3} {"n": 4}', None),
+    (b'{"n": 5, "more": {"x": [1]}}', 5),
+    (b"{}", None),
+    (b"", None),
+]
+CSV_ROWS: list[tuple[bytes, int | None]] = [
+    (b"1,plain", 1),
+    (b"2,a,b", None),
+    (b"x,a", None),
+    (b"99999999999999999999,a", None),
+    (b"3,\xff", None),
+    (b'4,"two\nlines"', 4),
+    (b"5", None),
+    (b'6,"a, ""b"""', 6),
+    (b'7,5" pipe', 7),
+]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, len(JSON_LINES) - 1), max_size=60), st.integers(1, 50))
+def test_every_json_line_is_a_record_or_a_letter_with_its_line(
+    tmp_path_factory: pytest.TempPathFactory, picked: list[int], records_max: int
+) -> None:
+    lines = [JSON_LINES[index] for index in picked]
+    data = b"".join(line + b"\n" for line, _ in lines)
+    records, letters = _read_all(tmp_path_factory, "jsonl", data, records_max)
+    # By hand: an empty object is a record of nulls, an empty line is nothing.
+    assert records == [n for line, n in lines if n is not None or line == b"{}"]
+    expected = [(at, line) for at, (line, n) in enumerate(lines, 1) if n is None and line not in (b"", b"{}")]
+    assert [(letter.offset, letter.record) for letter in letters] == [(at, readable(line)) for at, line in expected]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, len(CSV_ROWS) - 1), max_size=60), st.integers(1, 50))
+def test_every_csv_row_is_a_record_or_a_letter_with_its_line(
+    tmp_path_factory: pytest.TempPathFactory, picked: list[int], records_max: int
+) -> None:
+    rows = [CSV_ROWS[index] for index in picked]
+    data = b"n,s\n" + b"".join(row + b"\n" for row, _ in rows)
+    records, letters = _read_all(tmp_path_factory, "csv", data, records_max)
+    assert records == [n for _, n in rows if n is not None]
+    expected, at = [], 2
+    for row, n in rows:
+        if n is None:
+            expected.append((at, "n,s\n" + readable(row)))
+        at += row.count(b"\n") + 1
+    assert [(letter.offset, letter.record) for letter in letters] == expected
+
+
+def _read_all(
+    folders: pytest.TempPathFactory, format: Any, data: bytes, records_max: int
+) -> tuple[list[int], list[Letter]]:
+    folder = folders.mktemp("place")
+    place = Place(folder, folder / ".lockstep", "job")
+    _put_bytes(place, f"a.{format}", data)
+    job = Sealing(place, files("in", schema=SCHEMA, format=format))
+    try:
+        records = [n for epoch in _numbers(job.drain(NOW_US, records_max)) for n in epoch]
+        return records, _letters(job)
+    finally:
+        job.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "numbers", "bad"),
+    [
+        (b'1,"open\n2,b\n3,c\n', [2, 3], [(2, '1,"open')]),
+        (b'1,a\n2,"open\n3,c\n4,"closed"\n5,e\n', [1, 3, 4, 5], [(3, '2,"open')]),
+        (b'1,a\n2,"open', [1], [(3, '2,"open')]),
+        (b"1,a\n2,b,c", [1], [(3, "2,b,c")]),
+    ],
+)
+def test_a_quote_that_is_never_closed_costs_its_line_and_not_the_rest_of_the_file(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, numbers: list[int], bad: list[tuple[int, str]]
+) -> None:
+    records, letters = _read_all(tmp_path_factory, "csv", b"n,s\n" + data, 1000)
+    assert records == numbers
+    assert [(letter.offset, letter.record.partition("\n")[2]) for letter in letters] == bad
+    assert all("quote" in letter.error or "columns" in letter.error for letter in letters)
+
+
+def test_a_bad_field_is_named_whatever_the_order_of_columns(place: Place, sealing: Make) -> None:
+    _put_bytes(place, "a.csv", b"more,s,n\n1,x,1\n1,x,y\n")
+    job = sealing(files("in", schema=SCHEMA, format="csv"))
+    assert _numbers(job.drain(NOW_US)) == [[1]]
+    [letter] = _letters(job)
+    assert letter.error.startswith('field "n": ')
 
 
 @pytest.mark.parametrize(
@@ -221,7 +329,7 @@ def test_what_does_not_parse_stops_the_job_if_asked(
     place: Place, sealing: Make, name: str, data: bytes, format: Any, schema: str
 ) -> None:
     _put_bytes(place, name, data)
-    job = sealing(files("in", schema=schema, format=format, on_corrupt="stop"))
+    job = sealing(files("in", schema=schema, format=format, on_bad_record="stop"))
     job.seal(NOW_US)
     with pytest.raises(ConnectError, match=rf"in/{name}.* cannot be read") as caught:
         job.read(0)
@@ -272,7 +380,8 @@ def test_a_parquet_type_that_would_lose_something_is_corrupt(place: Place, seali
     job = sealing(files("in", schema=SCHEMA, format="parquet"))
     job.seal(NOW_US)
     assert job.read(0) == []
-    assert len(job.store.set_aside_items()) == 1
+    [letter] = _letters(job)
+    assert letter.error.endswith("(row groups 0 to 1 of the file, about 1 records)")
 
 
 def test_trimming_forgets_only_files_that_are_gone(place: Place, sealing: Make) -> None:
@@ -323,13 +432,27 @@ def test_a_sealed_path_that_leads_out_of_the_folder_is_refused(place: Place, sea
     assert caught.value.code == "LS0510"
 
 
-def test_a_record_without_an_end_is_set_aside_instead_of_filling_the_memory(
-    place: Place, sealing: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("format", "header", "long", "reason"),
+    [
+        ("jsonl", b"", b'{"s": "' + b"x" * (3 << 20) + b'"}', "a record of more than 1 MB begins here"),
+        ("csv", b"n,s\n", b"7," + b"x" * (3 << 20), "a record of more than 1 MB begins here"),
+        (
+            "csv",
+            b"n,s\n",
+            b'7,"open\n' + (b"8," + b"x" * 100_000 + b"\n") * 40,
+            "a quote is opened here and not closed within 1 MB",
+        ),
+    ],
+)
+def test_a_record_without_an_end_costs_its_line_instead_of_the_memory_or_the_rest(
+    place: Place, sealing: Make, monkeypatch: pytest.MonkeyPatch, format: Any, header: bytes, long: bytes, reason: str
 ) -> None:
     monkeypatch.setattr("lockstep.connect.sources.chunks.RECORD_BYTES_MAX", 1 << 20)
-    _put_bytes(place, "a.jsonl", _lines(range(2)) + b'{"s": "' + b"x" * (2 << 20))
-    job = sealing(files("in", schema=SCHEMA))
-    assert _numbers(job.drain(NOW_US)) == [[0, 1]]
-    [(_, position, reason)] = job.store.set_aside_items()
-    assert position == 1
-    assert "line 3: a record of more than 1 MB" in reason
+    line = _lines if format == "jsonl" else lambda numbers: b"".join(b"%d,x\n" % n for n in numbers)
+    _put_bytes(place, f"a.{format}", header + line(range(2)) + long.removesuffix(b"\n") + b"\n" + line(range(2, 4)))
+    job = sealing(files("in", schema=SCHEMA, format=format))
+    numbers = [n for epoch in _numbers(job.drain(NOW_US, 2_000)) for n in epoch]
+    assert numbers == [0, 1, *([8] * 40 if b"open" in long else []), 2, 3]
+    [letter] = _letters(job)
+    assert (letter.offset, letter.error.partition(" (")[0]) == (3 if format == "jsonl" else 4, reason)

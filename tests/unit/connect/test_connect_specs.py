@@ -27,7 +27,7 @@ from lockstep.plan.specs import SinkSpec, SourceSpec
 
 SOURCES = [
     journal("logins", schema="user string, at timestamp", partitions=3),
-    files("in", schema="n bigint", format="csv", still_for="2 seconds", on_corrupt="stop", pattern="*.csv"),
+    files("in", schema="n bigint", format="csv", still_for="2 seconds", on_bad_record="stop", pattern="*.csv"),
     rate(12.5, limit=100),
     collection([{"n": 1}, {"n": None}], schema="n bigint"),
     collection(epochs=[[{"n": 1}], [], [{"n": 2}]], schema="n bigint"),
@@ -61,7 +61,7 @@ def test_files_is_a_source_with_a_schema_and_a_sink_without_one() -> None:
         lambda: files("", schema="n bigint"),
         lambda: files("x", schema="n bigint", format="xml"),  # type: ignore[call-overload]
         lambda: files("x", schema="n array<int>", format="csv"),
-        lambda: files("x", schema="n bigint", on_corrupt="hope"),  # type: ignore[call-overload]
+        lambda: files("x", schema="n bigint", on_bad_record="hope"),  # type: ignore[call-overload]
         lambda: files("x", schema="n bigint", still_for="a while"),
         lambda: files("x", format="csv"),  # type: ignore[call-overload]
         lambda: rate(0),

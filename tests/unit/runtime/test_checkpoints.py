@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from lockstep.runtime.state.checkpoint import (
     take_back,
     write_fingerprint,
 )
-from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
+from tests.unit.runtime.checkpoints_for_runtime import JOIN_STORES, write_checkpoint, write_note
 
 
 def test_a_checkpoint_stands_at_its_newest_commit_and_names_what_was_begun(tmp_path: Path) -> None:
@@ -129,14 +130,65 @@ def test_damaged_state_is_recognised(tmp_path: Path, damage: Callable[[Path], No
     assert caught.value.code == "LS0604"
 
 
-def test_a_whole_partition_of_state_that_is_gone_is_recognised(tmp_path: Path) -> None:
-    import shutil
+@pytest.mark.parametrize("store", JOIN_STORES)
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("6.changelog", "missing"),
+        ("5.changelog", "truncated"),
+        ("4.zip", "missing"),
+        ("4.zip", "truncated"),
+        ("SSTs/000008-abc.sst", "missing"),
+        ("SSTs/000008-abc.sst", "truncated"),
+    ],
+)
+def test_a_join_keeps_four_stores_and_damage_in_each_is_found_and_named(
+    tmp_path: Path, store: str, name: str, how: str
+) -> None:
+    folder = write_checkpoint(tmp_path / "c", 5, base=4, stores=JOIN_STORES)
+    check_state(folder, 5)
+    path = folder / "state" / "0" / "1" / store / name
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RunError, match=rf"operator 0 \(symmetricHashJoin\), store {store}, partition 1: ") as caught:
+        check_state(folder, 5)
+    assert caught.value.code == "LS0604"
 
+
+@pytest.mark.parametrize("kept", ["", "0/1"], ids=["the folder too", "an empty folder"])
+def test_a_whole_partition_of_state_that_is_gone_is_recognised(tmp_path: Path, kept: str) -> None:
     folder = write_checkpoint(tmp_path / "c", 5, base=4)
     shutil.rmtree(folder / "state" / "0" / "1")
-    (folder / "state" / "0" / "1").mkdir()
-    with pytest.raises(RunError):
+    (folder / "state" / kept).mkdir(parents=True, exist_ok=True)
+    with pytest.raises(RunError, match="partition 1: "):
         check_state(folder, 5)
+
+
+def test_without_sparks_note_nobody_knows_what_state_there_should_be(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "c", 5)
+    (folder / "state" / "0" / "_metadata" / "metadata").unlink()
+    with pytest.raises(RunError, match=r"LS0604.*_metadata/metadata"):
+        check_state(folder, 5)
+
+
+def test_an_operator_between_others_that_is_gone_is_recognised(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "c", 5)
+    write_note(folder, (), 0, operator=2)
+    with pytest.raises(RunError, match="LS0604"):
+        check_state(folder, 5)
+
+
+def test_a_query_without_state_has_none_to_check(tmp_path: Path) -> None:
+    check_state(write_checkpoint(tmp_path / "c", 5, partitions=0), 5)
+
+
+def test_more_partitions_in_the_folder_than_noted_are_left_from_before_repartitioning(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "c", 5, partitions=3)
+    write_note(folder, ("default",), 2)
+    (folder / "state" / "0" / "2" / "3.changelog").unlink()
+    check_state(folder, 5)
 
 
 def test_the_plan_is_noted_beside_sparks_files(tmp_path: Path) -> None:

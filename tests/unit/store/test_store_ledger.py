@@ -130,12 +130,6 @@ def test_bodies_of_many_items_come_in_order(store: SqliteStore) -> None:
     assert [body["n"] for body in store.item_bodies("files")] == list(range(2400, 2500))
 
 
-def test_the_first_reason_to_set_an_item_aside_holds(store: SqliteStore) -> None:
-    assert store.set_aside("files", 3, "corrupt") == "corrupt"
-    assert store.set_aside("files", 3, "other reason") == "corrupt"
-    assert store.set_aside_items() == [("files", 3, "corrupt")]
-
-
 def test_trimming_forgets_what_is_below_the_floor_and_never_the_head(store: SqliteStore) -> None:
     holder = sealed(store, 5)
     store.add_digests([Digest(epoch, "out", "r0", 1, "d", 1, "v") for epoch in range(5)])

@@ -40,7 +40,7 @@ def run_demo(report: Path, picture: Path | None = None, *, keep: bool = False, a
             keep = keep or bool(story.complaints)
             report.write_text(report_html(story), encoding="utf-8")
             if picture is not None:
-                picture.write_bytes(draw(story, "png"))
+                picture.write_text(draw(story), encoding="utf-8")
     except KeyboardInterrupt:
         sys.stderr.write("stopped; no process is left behind\n")
         return EXIT_INTERRUPTED

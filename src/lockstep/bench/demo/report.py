@@ -10,7 +10,7 @@ from lockstep.bench.demo.events import CUSTOMERS, EVENTS_PER_S
 from lockstep.bench.demo.picture import draw
 from lockstep.bench.demo.running import JOB_FILE
 from lockstep.bench.demo.story import Story
-from lockstep.observe.pages import STYLE, inline_svg, machine_text
+from lockstep.observe.pages import STYLE, machine_text
 
 _PAGE = Template("""\
 <!doctype html>
@@ -72,7 +72,7 @@ def report_html(story: Story) -> str:
         mood="bad" if story.complaints else "good",
         verdict="Not as promised" if story.complaints else "No alert lost, none twice, all digests agreed",
         complaints="".join(f"<p>{escape(complaint)}</p>" for complaint in story.complaints),
-        picture=inline_svg(draw(story, "svg")),
+        picture=draw(story),
         heads="".join(f"<th>{escape(title)}</th>" for title in story.titles()),
         rows="\n".join(_row((row.label, *row.values)) for row in story.rows()),
         job=escape(JOB_FILE.read_text(encoding="utf-8").rstrip()),

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from lockstep.connect.text_records import Ends, csv_record_ends, line_ends
 
 CHUNK_BYTES = 8 << 20
 """Large enough that the cost per chunk (an item in the ledger, a parser's start) vanishes, small enough for a task."""
@@ -26,11 +27,9 @@ RECORD_BYTES_MAX = 64 << 20
 WHOLE_HASH_BYTES_MAX = 8 << 20
 """Parquet files up to this size are hashed whole; see :func:`parquet_hash`."""
 _BOM = b"\xef\xbb\xbf"
-_NEWLINE = 10
-_FIELD = re.compile(rb'(?:"[^"]*(?:""[^"]*)*(?:"|\Z))?[^,\n]*(?:([,\n])|\Z)')
 _RECORD_BYTES_GUESS = 512
 
-RecordEnds = Callable[[bytes], np.ndarray[Any, Any]]
+RecordEnds = Callable[[bytes], Ends]
 
 
 class ChangedUnderway(Exception):
@@ -56,6 +55,13 @@ class Chunk:
     """Whether the file ends here."""
     broken: str = ""
     """Why this part cannot be read at all, found out when it was sealed; empty: it is worth a try."""
+    lines: int = 0
+    """How many lines of the file it takes; 0 (as chunks of older versions say): as many as records."""
+
+    @property
+    def next_line(self) -> int:
+        """The line after it."""
+        return self.first_line + (self.lines or self.records)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the body of a ledger item."""
@@ -89,10 +95,10 @@ def next_chunk(folder: Path, look: FileLook, format: str, after: Chunk | None, r
     """The chunk that follows ``after`` (None: the first one), of at least one and about ``records_max`` records."""
     if format == "parquet":
         return _parquet_chunk(folder, look, after.end if after else 0, records_max)
-    record_ends = _csv_record_ends if format == "csv" else _line_ends
+    record_ends = csv_record_ends if format == "csv" else line_ends
     with (folder / look.path).open("rb") as file:
         if after is not None:
-            begin = _Begin(after.end, after.first_line + after.records, after.header)
+            begin = _Begin(after.end, after.next_line, after.header)
             return _text_chunk(file, look, begin, record_ends, records_max)
         start = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
         if format != "csv":
@@ -150,7 +156,7 @@ def _text_chunk(file: BinaryIO, look: FileLook, begin: _Begin, record_ends: Reco
         if len(ends) or at_end:
             break
         if wanted >= RECORD_BYTES_MAX:
-            return _broken(look, begin, f"a record of more than {RECORD_BYTES_MAX >> 20} MB begins here")
+            return _unreadable_line(file, look, begin, has_line_end=b"\n" in data)
         wanted *= 2
     records = min(len(ends), max(1, records_max))
     length = int(ends[records - 1]) if records else 0
@@ -165,7 +171,23 @@ def _text_chunk(file: BinaryIO, look: FileLook, begin: _Begin, record_ends: Reco
         begin.first_line,
         begin.header,
         last=start + length >= look.size,
+        lines=data.count(b"\n", 0, length) + (length > 0 and data[length - 1 : length] != b"\n"),
     )
+
+
+def _unreadable_line(file: BinaryIO, look: FileLook, begin: _Begin, *, has_line_end: bool) -> Chunk:
+    """A record that is too long to be one: only its first line is given up, what follows is read as ever."""
+    limit = f"{RECORD_BYTES_MAX >> 20} MB"
+    unclosed = f"a quote is opened here and not closed within {limit}"
+    end = begin.start
+    while end < look.size:
+        data = _read(file, end, min(CHUNK_BYTES, look.size - end))
+        if (newline := data.find(b"\n")) >= 0:
+            end += newline + 1
+            break
+        end += len(data)
+    chunk = _broken(look, begin, unclosed if has_line_end else f"a record of more than {limit} begins here")
+    return replace(chunk, end=end, last=end >= look.size, lines=1)
 
 
 def _read(file: BinaryIO, start: int, length: int) -> bytes:
@@ -176,47 +198,10 @@ def _read(file: BinaryIO, start: int, length: int) -> bytes:
     return data
 
 
-def _line_ends(data: bytes) -> np.ndarray[Any, Any]:
-    """Positions just after each line end."""
-    return np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
-
-
-def _csv_record_ends(data: bytes) -> np.ndarray[Any, Any]:
-    """Positions just after each line end outside quotes; ``data`` begins at a record.
-
-    A line end is outside quotes if an even number of quotes stands before it, which vectors find quickly. That needs
-    quotes to open only at the beginning of a field; where one does not (``5" pipe``), the slow walk field by field
-    decides.
-    """
-    ends = _line_ends(data)
-    view = np.frombuffer(data, np.uint8)
-    quotes = np.flatnonzero(view == ord('"'))
-    if not len(quotes):
-        return ends
-    opening = quotes[::2]
-    before = view[opening - 1]
-    proper = (opening == 0) | np.isin(before, np.frombuffer(b',\n"', np.uint8))
-    if not proper.all():
-        return _csv_record_ends_by_field(data)
-    outside: np.ndarray[Any, Any] = ends[np.searchsorted(quotes, ends) % 2 == 0]
-    return outside
-
-
-def _csv_record_ends_by_field(data: bytes) -> np.ndarray[Any, Any]:
-    ends, at = [], 0
-    while at < len(data):
-        field = _FIELD.match(data, at)
-        assert field is not None, "the pattern matches anything, at least up to the end"
-        at = field.end()
-        if field.group(1) == b"\n":
-            ends.append(at)
-    return np.array(ends, dtype=np.int64)
-
-
 def _csv_header(file: BinaryIO, start: int) -> str:
     file.seek(start)
     data = file.read(1 << 20)
-    ends = _csv_record_ends(data)
+    ends = csv_record_ends(data)
     return data[: int(ends[0])].decode() if len(ends) else data.decode()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lockstep.connect.disk import disk_trouble, inside
-from lockstep.connect.formats import CorruptContent, csv_table, json_lines_table, parquet_table
+from lockstep.connect.formats import BadRecord, CorruptContent, SetAside, csv_table, json_lines_table, parquet_table
 from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.chunks import (
     ChangedUnderway,
@@ -31,6 +31,7 @@ from lockstep.connect.specs import FilesSource
 from lockstep.connect.stores import LazyStore
 from lockstep.errors import ConnectError
 from lockstep.store.arrow import arrow_schema
+from lockstep.store.dead_letters import RECORD_CHARACTERS_MAX, DeadLetterWriter, Letter, readable
 from lockstep.store.protocols import Item, Positions
 
 ITEMS_PER_EPOCH_MAX = 2000
@@ -55,6 +56,7 @@ class FilesSide:
         self._folder = place.project / spec.path
         self._schema = arrow_schema(spec.schema)
         self._store = LazyStore(place)
+        self._dead_letters = DeadLetterWriter(str(place.store), place.job)
         self._watch = Watch(self._folder, spec.pattern, spec.still_for_us)
         self._known: _Known | None = None
         self._trimmed_to = 0
@@ -95,16 +97,23 @@ class FilesSide:
         ]
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
-        """The records of one chunk: all of them, or none if its content is corrupt and set aside.
+        """The records of one chunk, without those that are bad: these become dead letters.
 
-        What is corrupt is a function of the sealed bytes alone, so every replica sets the same chunks aside.
+        What is bad is a function of the sealed bytes alone, so every replica sets the same records aside.
         """
         chunk = Chunk.from_json(piece.detail)
+        letters: list[Letter] = []
+
+        def set_aside(bad: BadRecord) -> None:
+            letters.append(self._letter(chunk, bad))
+
         try:
-            table = self._table(chunk)
+            table = self._table(chunk, set_aside)
         except CorruptContent as corrupt:
-            self._set_aside(piece.start, chunk, corrupt)
-            return
+            table = self._schema.empty_table()
+            letters = [self._letter_of_all(chunk, corrupt)]
+        if letters:
+            self._keep(piece.start, letters)
         yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
     def trim(self, positions: Positions) -> None:
@@ -200,12 +209,13 @@ class FilesSide:
 
     def _lost_rest(self, after: Chunk) -> Chunk:
         """What stands for the rest of a file that vanished before it was read to its end."""
-        if self._spec.on_corrupt == "stop":
+        if self._spec.on_bad_record == "stop":
             raise self._missing(after)
         reason = "the file was removed before it was read to its end"
-        return replace(after, start=after.end, end=after.size, hash="", records=0, last=True, broken=reason)
+        rest = replace(after, start=after.end, end=after.size, first_line=after.next_line, hash="", records=0)
+        return replace(rest, lines=0, last=True, broken=reason)
 
-    def _table(self, chunk: Chunk) -> pa.Table:
+    def _table(self, chunk: Chunk, set_aside: SetAside) -> pa.Table:
         if chunk.broken:
             raise CorruptContent(chunk.broken, chunk.first_line)
         path = inside(self._folder, chunk.path)
@@ -221,28 +231,52 @@ class FilesSide:
             raise self._missing(chunk) from error
         self._check_hash(chunk, content_hash(data))
         if self._spec.format == "csv":
-            return csv_table(data, chunk.header, self._schema, chunk.first_line)
-        return json_lines_table(data, self._schema, chunk.first_line)
+            return csv_table(data, chunk.header, self._schema, chunk.first_line, set_aside)
+        return json_lines_table(data, self._schema, chunk.first_line, set_aside)
 
     def _check_hash(self, chunk: Chunk, found: str) -> None:
         if found != chunk.hash:
             raise self._changed(chunk, "its content is another, although size and time are the same.")
 
-    def _set_aside(self, position: int, chunk: Chunk, corrupt: CorruptContent) -> None:
-        path = self._folder / chunk.path
-        where = f"{path}, line {corrupt.line}" if corrupt.line is not None else f"{path}"
-        if self._spec.on_corrupt == "stop":
+    def _letter(self, chunk: Chunk, bad: BadRecord) -> Letter:
+        """The dead letter of one record; a CSV row carries its header, to be read on its own."""
+        self._stop_if_asked(chunk, bad.line, bad.reason)
+        record = readable(bad.data)
+        cut = (
+            f" (of {len(bad.data):,} bytes only the first are kept here)"
+            if len(record) == RECORD_CHARACTERS_MAX
+            else ""
+        )
+        if self._spec.format == "csv":
+            record = f"{chunk.header}\n{record}"
+        return Letter(self._source, self._source, chunk.path, bad.line, record, bad.reason + cut)
+
+    def _letter_of_all(self, chunk: Chunk, corrupt: CorruptContent) -> Letter:
+        """One letter for a whole chunk that nobody can read: its records cannot even be told from each other."""
+        line = corrupt.line if corrupt.line is not None else chunk.first_line
+        self._stop_if_asked(chunk, line, corrupt.reason)
+        unit = "row groups" if self._spec.format == "parquet" else "bytes"
+        many = f", about {chunk.records:,} records" if chunk.records else ""
+        where = f"{unit} {chunk.start} to {chunk.end} of the file{many}"
+        return Letter(self._source, self._source, chunk.path, line, "", f"{corrupt.reason} ({where})")
+
+    def _stop_if_asked(self, chunk: Chunk, line: int, reason: str) -> None:
+        if self._spec.on_bad_record == "stop":
             raise ConnectError(
                 "LS0506",
-                f"{where} cannot be read",
-                why=f"{corrupt.reason} (in bytes {chunk.start} to {chunk.end} of the file).",
-                hint='mend the producer; on_corrupt="set-aside" lets the job go on without such parts.',
+                f"{self._folder / chunk.path}, line {line} cannot be read",
+                why=f"{reason}.",
+                hint='mend the producer; with on_bad_record="skip" such records become dead letters, '
+                "and the job goes on.",
             )
-        store = self._store.get()
-        known = {(source, at) for source, at, _ in store.set_aside_items()}
-        reason = store.set_aside(self._source, position, f"{where}: {corrupt.reason}")
-        if (self._source, position) not in known:
-            store.add_event("set-aside", f"{self._source}: {chunk.records} records set aside: {reason}")
+
+    def _keep(self, position: int, letters: list[Letter]) -> None:
+        """Once, although every replica reads the chunk, and again after a crash: the key is its sealed position."""
+        if self._dead_letters.keep(f"{self._source}/{position}", letters):
+            first = letters[0]
+            more = f", and {len(letters) - 1:,} more of this part" if len(letters) > 1 else ""
+            where = f"{self._folder / first.partition}, line {first.offset}"
+            self._store.get().add_event("dead-letter", f"{self._source}: {where}: {first.error}{more}")
 
     def _changed(self, chunk: Chunk, difference: str) -> ConnectError:
         return ConnectError(

@@ -15,6 +15,7 @@ from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.ranges import BATCH_ROWS, fair_shares, split_range
 from lockstep.connect.specs import JournalSource
 from lockstep.connect.stores import LazyStore
+from lockstep.store.dead_letters import SUFFIX as DEAD_LETTERS
 from lockstep.store.journal import open_journal
 from lockstep.store.protocols import Positions
 from lockstep.store.sqlite_store import list_jobs, open_store
@@ -74,6 +75,8 @@ class JournalSide:
 
     def trim(self, positions: Positions) -> None:
         """Let the journal forget what neither this job nor any other one needs."""
+        if self._journal.name.endswith(DEAD_LETTERS):
+            return  # whoever reads them, they stay until a person has handled them
         self._store.get().set_fact(self._floor, json.dumps(dict(positions)))
         floors = [floor for job in list_jobs(self._place.store) if (floor := self._floor_of(job)) is not None]
         self._journal.trim({int(each): min(floor.get(each, 0) for floor in floors) for each in positions})

@@ -88,6 +88,17 @@ PAGES: dict[str, Page] = {
         'the line came ("line string, at timestamp"). For lines that are JSON objects use --format jsonl; then the '
         "schema has the fields of the objects.",
     ),
+    "LS0017": Page(
+        "One thing at a time with dead letters",
+        "`lockstep dead-letters` lists; with --export it writes them to a file, with --put-back it gives them to their "
+        "sources again, with --dismiss it stops waiting for them. Only one of these in a call: export first if you "
+        "want a copy. --handled shows also those that were put back or dismissed before, and nothing is handled twice.",
+    ),
+    "LS0018": Page(
+        "The export cannot be written",
+        "`lockstep dead-letters JOB --export FILE` makes a new file and never replaces one. Name a file that is not "
+        "there yet, in a folder that this user may write; `--export -` writes to stdout.",
+    ),
     "LS0012": Page(
         "The class archive could not be made",
         "Spark's JVM loads about fifteen thousand classes before its first epoch. Lockstep keeps them in an archive "

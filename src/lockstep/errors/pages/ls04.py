@@ -138,4 +138,20 @@ interrupted (Ctrl-C), so it is not known whether the transaction came to its end
 
 Look at the end of the journal before you append the records again, or use keys (`append_once`).""",
     ),
+    "LS0418": Page(
+        "too many dead letters",
+        """Records that do not parse, or that a function could not take, become dead letters, and the job goes on. Now
+more of them wait than dead_letters_max allows, so that a file of the wrong kind does not drain away unnoticed. The
+epoch in which the limit was passed is not published; nothing is lost.
+
+1. `lockstep dead-letters JOB` lists them with the reasons.
+2. Mend the cause: the producer, the source's schema, the function. `lockstep run` goes on as soon as fewer wait.
+3. `lockstep dead-letters JOB --put-back` gives them to their sources again, `--dismiss` stops waiting for them;
+   `--export FILE` keeps a copy first. Or allow more: dead_letters_max = 100000 under [run] in lockstep.toml.""",
+    ),
+    "LS0419": Page(
+        "dead letters are handled by two calls at once",
+        """Each dead letter is put back or dismissed once, so of two calls at the same time one is refused, and does
+nothing. List the letters again: those that still wait can be handled.""",
+    ),
 }

@@ -60,13 +60,13 @@ Put the file back, unchanged and with its old modification time (cp -p, or resto
 backup). Nothing is lost: the job goes on where it was.""",
     ),
     "LS0506": Page(
-        "a file's content is corrupt",
-        """A part of a file does not parse, or does not fit the schema, and the source says on_corrupt="stop".
+        "a record of a file cannot be read",
+        """A record does not parse, or does not fit the schema, and the source says on_bad_record="stop".
 The message names file, line and cause.
 
-Restarting does not help: the part is sealed into an epoch. With on_corrupt="set-aside" (the
-default) such parts are skipped by all replicas alike, noted in the ledger and reported, and the job
-goes on.""",
+Restarting does not help: the record is sealed into an epoch. With on_bad_record="skip" (the default)
+such records are set aside by all replicas alike, each a dead letter with file, line and reason
+(`lockstep dead-letters JOB`), and the job goes on.""",
     ),
     "LS0507": Page(
         "an epoch out of order",

@@ -53,9 +53,12 @@ epoch, sink and replica. `lockstep ledger` marks the epochs whose digests differ
     "LS0604": Page(
         "A checkpoint is damaged",
         """\
-A replica's checkpoint holds its state and where it is. A file in it is missing, cut off or
-contradicts the others: after a full disk, a crash of the machine, or a deletion by hand. A damaged
-checkpoint is never patched, since its state could be silently wrong. It is moved aside
+A replica's checkpoint holds its state and where it is. A file in it is missing, cut off, differs
+from its checksum or contradicts the others: after a full disk, a crash of the machine, a failing
+disk, or a deletion by hand. The message names the file, and for state Spark's operator, the store
+(a join of two streams has four) and the partition.
+
+A damaged checkpoint is never patched, since its state could be silently wrong. It is moved aside
 (.lockstep/jobs/JOB/replicas/REPLICA/checkpoint.set-aside-N, the newest two are kept) and the
 replica takes a snapshot of a healthy peer.
 

@@ -23,6 +23,7 @@ from lockstep.runtime.epoch.divergence import describe, differing_rows
 from lockstep.runtime.epoch.output import SinkOutput, through_driver, through_executors
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.state.checkpoint import batch_epoch
+from lockstep.store.dead_letters import DeadLetters, too_many
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
 
 _VERDICT_POLL_S = 0.05
@@ -69,6 +70,7 @@ class EpochRunner:
         self._stage_progress = stage_progress
         self._observed = observed
         self._is_stopping = is_stopping
+        self._dead_letters = DeadLetters(place.store, place.job, store)
         self._rows_last = 0
         self.failure: LockstepError | None = None
         self.diverged = False
@@ -115,11 +117,19 @@ class EpochRunner:
 
     def _publish_all(self, one: _Epoch) -> None:
         """Publish to the sinks in their fixed order, and keep what holds in each of them."""
+        self._check_dead_letters()
         for output in one.outputs:
             if one.held:
                 self._reached(Window.BETWEEN_TWO_SINKS, one.entry.epoch, published_here=self._is_ours(one))
             one.held.append(self._publish(one.entry, output))
         self._reached(Window.PUBLISHED_NOT_NOTED, one.entry.epoch, published_here=self._is_ours(one))
+
+    def _check_dead_letters(self) -> None:
+        """Beyond the limit nobody publishes the epoch: all who computed it have set the same records aside."""
+        most = self._settings.dead_letters_max
+        waiting = self._dead_letters.open()
+        if waiting > most:
+            raise too_many(self._place.job, waiting, most, next(self._dead_letters.letters()))
 
     def _finish(self, one: _Epoch) -> None:
         self._store.add_observed(one.entry.epoch, self._observed())

@@ -26,7 +26,7 @@ from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.types import StructType
 
 from lockstep.compile.hidden import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
-from lockstep.connect.protocols import Place, Slice, SourceSide
+from lockstep.connect.protocols import ROWS_PER_CHUNK_BITS, Place, Slice, SourceSide
 from lockstep.connect.registry import source_side
 from lockstep.errors import carried_by_spark
 from lockstep.plan.schema import parse_schema
@@ -43,8 +43,6 @@ RECORDS_WITH_PLAN_MAX = 5_000
 """An epoch of at most so many records travels with its plan; a larger one is read by Spark's tasks, in parallel."""
 BYTES_WITH_PLAN_MAX = 16_000_000
 """Nor more bytes than this: they are in the memory of two processes at once."""
-_ROWS_PER_CHUNK_BITS = 32
-"""Records of a file are numbered (chunk << 32) + row: a chunk never has four thousand million rows."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +251,7 @@ class _Rows:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def with_hidden(self, piece: Slice, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        offset = piece.start << _ROWS_PER_CHUNK_BITS if piece.detail else piece.start
+        offset = piece.start << ROWS_PER_CHUNK_BITS if piece.detail else piece.start
         for batch in batches:
             hidden = [
                 self._hidden_column(field, piece, offset, batch.num_rows) for field in list(self._schema)[self._own :]

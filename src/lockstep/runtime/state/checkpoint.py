@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.errors import RunError
+from lockstep.runtime.state.state_metadata import state_partitions
+from lockstep.runtime.state.store_files import fault_of_version
 
 FINGERPRINT = "lockstep.json"
 """Beside Spark's own files: which plan wrote this checkpoint."""
@@ -68,24 +69,16 @@ def _standing(checkpoint: Path) -> Standing | None:
 
 
 def check_state(checkpoint: Path, batch: int) -> None:
-    """Check that the state of every stateful step can be rebuilt for ``batch``: a base and every change after it."""
-    for partition in sorted((checkpoint / "state").glob("[0-9]*/[0-9]*")):
-        if partition.is_dir():
-            _check_partition(checkpoint, partition, version=batch + 1)
+    """Check that every store can be rebuilt for ``batch``: a base and every change after it, all as they were written.
 
-
-def _check_partition(checkpoint: Path, partition: Path, version: int) -> None:
-    bases = [0, *(number for number in _numbers(partition, r"(\d+)\.zip") if number <= version)]
-    base = max(bases)
-    if base and not zipfile.is_zipfile(partition / f"{base}.zip"):
-        raise damaged(checkpoint, f"{partition.name}/{base}.zip is not a whole zip file")
-    changes = set(_numbers(partition, r"(\d+)\.changelog"))
-    missing = [number for number in range(base + 1, version + 1) if number not in changes]
-    if missing:
-        raise damaged(checkpoint, f"state {partition.parent.name}/{partition.name} lacks version {missing[0]}")
-    for number in range(base + 1, version + 1):
-        if (partition / f"{number}.changelog").stat().st_size == 0:
-            raise damaged(checkpoint, f"state {partition.parent.name}/{partition.name} version {number} is empty")
+    It reads exactly the files that Spark reads next.
+    """
+    try:
+        for partition in state_partitions(checkpoint, batch):
+            if (fault := fault_of_version(partition.folder, batch + 1)) is not None:
+                raise damaged(checkpoint, f"{partition}: {fault}")
+    except (OSError, ValueError, KeyError) as error:
+        raise damaged(checkpoint, f"{type(error).__name__}: {error}") from None
 
 
 def take_back(checkpoint: Path, batch: int) -> None:

@@ -22,6 +22,7 @@ from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state import checkpoint as checkpoints
 from lockstep.runtime.state.checkpoint import Standing
 from lockstep.runtime.state.snapshot import copy_checkpoint
+from lockstep.runtime.state.state_metadata import relocate
 from lockstep.store.protocols import Holder, Progress, Store
 
 Plan = dict[str, object]
@@ -88,6 +89,7 @@ def prepare(
     choice = _patient_choice(spec, store, own, sound, settings)
     if choice == "own":
         for folder, stage in zip(folders, graph.stages, strict=True):
+            relocate(folder)
             _replay_unobserved(folder, [step.id for step in stage.event_times], store, holder)
             checkpoints.write_fingerprint(folder, plan, version)
         return folders
@@ -105,6 +107,7 @@ def prepare(
         _clear(folder, store, holder, keep=not sound or spec.seed == "peer")
         reached(Window.SEEDING_HALF_DONE, spec.replica, taken if taken is not None else -1)
         new.rename(folder)
+        relocate(folder)
     if taken is not None:
         store.add_event("seeded", f"from {choice} at epoch {taken}", spec.replica)
     return folders

@@ -6,13 +6,17 @@ the newest commit). Order matters: what is named by something is listed after it
 
 from __future__ import annotations
 
+import filecmp
 import os
-import re
 import shutil
+import zipfile
 from pathlib import Path
 
 from lockstep.errors import RunError
-from lockstep.runtime.state.checkpoint import FINGERPRINT, Standing, check_state, standing
+from lockstep.runtime.state.checkpoint import FINGERPRINT, Standing, check_state, damaged, standing
+from lockstep.runtime.state.checksums import fault_of, sums_of
+from lockstep.runtime.state.state_metadata import state_partitions
+from lockstep.runtime.state.store_files import base_of, is_needed, named_by
 
 ATTEMPTS_MAX = 10
 """A copy takes well under a second and Spark deletes about once in ten: ten misses in a row mean something else."""
@@ -30,6 +34,8 @@ def copy_checkpoint(source: Path, target: Path) -> Standing:
                 return copied
         except FileNotFoundError as error:
             reason = f"{error.filename} vanished while it was copied"
+        except (ValueError, KeyError, zipfile.BadZipFile) as error:
+            reason = f"{type(error).__name__}: {error}"
         except RunError as error:
             # Its owner writes on while it is read: what looks damaged now may be whole in a moment.
             reason = error.fact
@@ -49,11 +55,15 @@ def _copy_once(source: Path, target: Path) -> Standing | None:
     target.mkdir(parents=True)
     for name in ("metadata", FINGERPRINT):
         if (source / name).exists():
-            _copy(source / name, target / name)
+            _copy_checked(source / name, target / name)
     for log in ("offsets", "commits"):
         _copy_log(source / log, target / log, at.batch)
     if (source / "state").is_dir():
-        _copy_state(source / "state", target / "state", at.batch + 1)
+        _copy_notes(source / "state", target / "state", at.batch)
+        for partition in state_partitions(source, at.batch):
+            copied = target / partition.folder.relative_to(source)
+            if (fault := _copy_store(partition.folder, copied, at.batch + 1)) is not None:
+                raise damaged(source, f"{partition}: {fault}")
     return Standing(at.batch, at.epoch, at.epoch)
 
 
@@ -61,27 +71,59 @@ def _copy_log(source: Path, target: Path, last: int) -> None:
     target.mkdir()
     for path in source.iterdir():
         if path.name.isdigit() and int(path.name) <= last:
-            _copy(path, target / path.name)
+            _copy_checked(path, target / path.name)
 
 
-def _copy_state(source: Path, target: Path, version: int) -> None:
+def _copy_notes(source: Path, target: Path, last: int) -> None:
+    """What Spark notes about operators and stores: small files, in folders that begin with an underscore."""
     for folder, _, names in os.walk(source):
-        inside = Path(folder)
-        copied = target / inside.relative_to(source)
-        copied.mkdir(parents=True, exist_ok=True)
-        # Zips before the SST files they name: a file that a listed zip names is complete.
-        for name in sorted(names, key=lambda name: (not name.endswith(".zip"), name)):
-            if _wanted(name, version):
-                _copy(inside / name, copied / name)
+        inside = Path(folder).relative_to(source)
+        if not any(part.startswith("_") for part in inside.parts):
+            continue
+        (target / inside).mkdir(parents=True, exist_ok=True)
+        for name in names:
+            half_written, later = name.startswith(".") or name.endswith(".tmp"), name.isdigit() and int(name) > last
+            if not half_written and not later:
+                _copy_checked(source / inside / name, target / inside / name)
 
 
-def _wanted(name: str, version: int) -> bool:
-    """Files of later versions and half-written ones stay behind; checksums are not copied, they follow their files."""
-    if name.startswith(".") or name.endswith((".tmp", ".crc")):
-        return False
-    numbered = re.fullmatch(r"(\d+)(?:_[\w-]+)?\.(?:zip|changelog|delta|snapshot)", name)
-    return numbered is None or int(numbered.group(1)) <= version
+def _copy_store(source: Path, target: Path, version: int) -> str | None:
+    """The files from which ``version`` and the one before can be rebuilt: the newest batch may have to run again.
+
+    They are checked afterwards, all at once, but for bases, which come first and are read here: a sorted file that no
+    base names may be half-written. Returns what is wrong with a base, if something is.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    names = [path.name for path in source.iterdir()]
+    base = base_of(names, version - 1)
+    needed = [name for name in names if is_needed(name, base, version)]
+    for name in sorted(needed, key=lambda name: not name.endswith(".zip")):
+        _copy(source / name, target / name)
+        if name.endswith(".zip"):
+            if (fault := fault_of(target / name)) is not None:
+                return f"{name} {fault}"
+            _copy_named(target / name, source, target)
+    return None
+
+
+def _copy_named(base: Path, source: Path, target: Path) -> None:
+    for path, _ in named_by(base):
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            _copy(source / path.relative_to(target), path)
+
+
+def _copy_checked(source: Path, target: Path) -> None:
+    _copy(source, target)
+    if (fault := fault_of(target)) is not None:
+        raise damaged(source.parents[1], f"{source.name} {fault}")
 
 
 def _copy(source: Path, target: Path) -> None:
+    """Copy a file and its checksums; without checksums, compare the copy with what it was copied from."""
     shutil.copyfile(source, target)
+    try:
+        shutil.copyfile(sums_of(source), sums_of(target))
+    except FileNotFoundError:
+        if not filecmp.cmp(source, target, shallow=False):
+            raise damaged(source.parents[1], f"{source.name} is not the same after copying") from None

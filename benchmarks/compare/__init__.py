@@ -1,0 +1,1 @@
+"""`python -m benchmarks compare`: the same workloads on Lockstep and on other engines, measured from outside."""

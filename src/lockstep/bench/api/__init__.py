@@ -1,1 +1,0 @@
-"""`lockstep bench api`: events per second of the operators, next to hand-written PySpark for each."""

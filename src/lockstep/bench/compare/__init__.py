@@ -1,1 +1,0 @@
-"""`lockstep bench compare`: the same workloads on Lockstep and on other engines, measured from outside."""

@@ -1,0 +1,102 @@
+"""A fingerprint of the state in a checkpoint at one batch, for each operator: equal in all replicas that are right.
+
+Two replicas' files differ byte by byte (RocksDB compacts when it likes) and so do their partitions. So rows are hashed:
+each key with its value, as Spark's own reader of state gives them, and the hashes added up as those of an output are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DoubleType, FloatType, MapType, StructType, VariantType
+
+from lockstep.compile.digests import HASHES, digest_text, hash_columns
+from lockstep.runtime.state.state_metadata import StateOperator, state_operators
+
+_INDEX = "index"
+_INDEXED = "-keyWithIndexToValue"
+_AGGREGATES = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
+_HALF = (1 << 32) - 1
+
+
+def state_digest(spark: SparkSession, checkpoint: Path, batch: int, *, exact_floats: bool = True) -> dict[str, str]:
+    """Operator ("0 symmetricHashJoin") -> digest of its rows after ``batch``; empty for a query without state.
+
+    One Spark job. The query may be running: a committed version does not change, and is there as long as Spark keeps
+    it. Without ``exact_floats`` floats in aggregates are left out: they depend on the order of addition.
+    """
+    operators = state_operators(checkpoint, batch)
+    frames = [
+        _rows(spark, checkpoint, batch, operator, options, exact_floats=exact_floats)
+        for operator in operators
+        for options in _readings(operator)
+    ]
+    if not frames:
+        return {}
+    # Added up in halves: a sum of whole hashes would overflow.
+    sums = [sf.sum(sf.col(name).bitwiseAND(sf.lit(_HALF))) for name in HASHES]
+    sums += [sf.sum(sf.shiftrightunsigned(sf.col(name), 32)) for name in HASHES]
+    rows = reduce(DataFrame.union, frames).groupBy("operator").agg(sf.count("*"), *sums).collect()
+    found = {row[0]: digest_text(row[1], (row[2] + (row[4] << 32), row[3] + (row[5] << 32))) for row in rows}
+    empty = digest_text(0, (0, 0))
+    return {f"{one.number} {one.name}": found.get(one.number, empty) for one in operators}
+
+
+def _readings(operator: StateOperator) -> Iterator[dict[str, str]]:
+    """How Spark's reader is asked for everything that an operator keeps."""
+    if operator.variables:
+        yield from ({"stateVarName": variable} for variable in operator.variables)
+    else:
+        yield from ({"storeName": store.name} for store in operator.stores)
+
+
+def _rows(
+    spark: SparkSession,
+    checkpoint: Path,
+    batch: int,
+    operator: StateOperator,
+    options: dict[str, str],
+    *,
+    exact_floats: bool,
+) -> DataFrame:
+    """The number of the operator and two hashes for every row that one reading gives."""
+    reader = spark.read.format("statestore").option("operatorId", operator.number).option("batchId", batch)
+    frame = reader.options(**options).load(str(checkpoint))
+    (what,) = options.values()
+    columns = [
+        sf.col(f"`{part.name}`.`{field.name}`").alias(f"{part.name}.{number}")
+        for part in frame.schema.fields
+        if isinstance(part.dataType, StructType)
+        for number, field in enumerate(part.dataType.fields)
+        # The records of one key are numbered as they came, which depends on partitions; the numbers mean nothing.
+        if not (what.endswith(_INDEXED) and part.name == "key" and field.name == _INDEX)
+        and _is_comparable(field.dataType, operator, exact_floats=exact_floats)
+    ]
+    flat = frame.select(sf.lit(what).alias("store"), *columns)
+    return flat.select(sf.lit(operator.number).alias("operator"), *hash_columns(flat.schema, "state"))
+
+
+def _is_comparable(kind: DataType, operator: StateOperator, *, exact_floats: bool, top: bool = True) -> bool:
+    """Whether equal state has equal values of this type.
+
+    Some aggregates (a set, a percentile) keep what they collect as bytes, in the order in which it came.
+    """
+    if isinstance(kind, VariantType) or (isinstance(kind, MapType) and not top):
+        return False
+    if operator.name in _AGGREGATES and isinstance(kind, BinaryType):
+        return False
+    if operator.name in _AGGREGATES and isinstance(kind, FloatType | DoubleType) and not exact_floats:
+        return False
+    return all(_is_comparable(one, operator, exact_floats=exact_floats, top=False) for one in _inner(kind))
+
+
+def _inner(kind: DataType) -> list[DataType]:
+    if isinstance(kind, StructType):
+        return [field.dataType for field in kind.fields]
+    if isinstance(kind, MapType):
+        return [kind.keyType, kind.valueType]
+    return [kind.elementType] if isinstance(kind, ArrayType) else []

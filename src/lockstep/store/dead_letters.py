@@ -1,0 +1,212 @@
+"""Dead letters: records that could not be read, or that a Python function could not take, each with the reason.
+
+They are in a journal of the job's, ``JOB.dead-letters``. Every replica meets the same bad record, and again after a
+crash; the journal keeps it once, by a key made of the record's position. Nothing is ever trimmed there: a letter waits
+until a person has put it back or dismissed it, and a job with too many that wait stops (``dead_letters_max``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lockstep.errors import StoreError
+from lockstep.plan.schema import parse_schema
+from lockstep.store.journal import JOURNAL_FILE, JOURNALS_FOLDER, SqliteJournal, open_journal
+from lockstep.store.protocols import Facts
+from lockstep.store.types import arrow_schema
+
+SUFFIX = ".dead-letters"
+SCHEMA = "step string, source string, partition string, offset bigint, record string, error string"
+HANDLED = "dead-letters-handled"
+"""Fact: what people have done with dead letters, a list of :class:`Handling`."""
+RECORD_CHARACTERS_MAX = 1_000_000
+"""So much of a record is kept; a longer one is cut, and its letter says so."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One record that was set aside. ``number`` is its place in the journal of dead letters."""
+
+    step: str
+    """The step that could not take it; for a record that does not parse, its source."""
+    source: str
+    partition: str
+    """For a record of a file, the file (relative to the source's folder)."""
+    offset: int
+    """For a record of a file, its line."""
+    record: str
+    """As it came: the line of a file, a CSV row below its header; for a function, the record as JSON."""
+    error: str
+    number: int = -1
+
+
+@dataclass(frozen=True)
+class Handling:
+    """What is done with some letters, noted before: a second call ends it instead of doing it again."""
+
+    numbers: tuple[int, ...]
+    how: str
+    """``put-back`` or ``dismissed``."""
+    done: bool = False
+
+
+def journal_name(job: str) -> str:
+    """The dead-letter journal of a job.
+
+    >>> journal_name("logins")
+    'logins.dead-letters'
+    """
+    return f"{job}{SUFFIX}"
+
+
+def readable(record: bytes) -> str:
+    r"""A record as text, whatever its bytes are, and not beyond what is kept.
+
+    >>> readable(b'{"user": "\xff"}')
+    '{"user": "\\xff"}'
+    """
+    return record[: 4 * RECORD_CHARACTERS_MAX].decode(errors="backslashreplace")[:RECORD_CHARACTERS_MAX]
+
+
+def rows(letters: Iterable[Letter]) -> list[dict[str, Any]]:
+    """Letters as their journal keeps them."""
+    return [{name: value for name, value in asdict(letter).items() if name != "number"} for letter in letters]
+
+
+@dataclass(frozen=True)
+class DeadLetterWriter:
+    """Plain data until a worker calls it."""
+
+    store: str
+    job: str
+
+    def __call__(self, key: str, step: str, facts: dict[str, Any]) -> None:
+        """Keep a record that a function could not take, once."""
+        self.keep(key, [Letter(step=step, **facts)])
+
+    def keep(self, key: str, letters: Sequence[Letter]) -> bool:
+        """Keep letters that belong together, once: whether they were new under ``key``."""
+        schema = parse_schema(SCHEMA)
+        batch = pa.RecordBatch.from_pylist(rows(letters), arrow_schema(schema))
+        journal = open_journal(Path(self.store), journal_name(self.job), schema)
+        try:
+            return journal.append_once(batch, json.dumps(key))
+        finally:
+            journal.close()
+
+
+def too_many(job: str, waiting: int, most: int, first: Letter) -> StoreError:
+    """Why a job stops that has set too much aside."""
+    return StoreError(
+        "LS0418",
+        f"{waiting:,} dead letters of {job} wait, and dead_letters_max is {most:,}",
+        why=f"the first is of {first.source}, {first.partition}, {first.offset}: {first.error}.",
+        hint=f"lockstep dead-letters {job} lists them; mend the cause, put them back or dismiss them, and run again.",
+    )
+
+
+class DeadLetters:
+    """The dead letters of one job, and what became of them."""
+
+    def __init__(self, store: Path, job: str, facts: Facts) -> None:
+        self._store = store
+        self._job = job
+        self._facts = facts
+        self._journal: SqliteJournal | None = None
+
+    def _opened(self) -> SqliteJournal | None:
+        """None while nothing was ever set aside: most jobs never have the journal."""
+        path = self._store / JOURNALS_FOLDER / journal_name(self._job) / JOURNAL_FILE
+        if self._journal is None and path.exists():
+            self._journal = open_journal(self._store, journal_name(self._job), parse_schema(SCHEMA))
+        return self._journal
+
+    def kept(self) -> int:
+        """How many there are, handled ones included."""
+        journal = self._opened()
+        return journal.ends()[0] if journal is not None else 0
+
+    def open(self) -> int:
+        """How many wait for somebody."""
+        kept = self.kept()
+        return kept - sum(len(one.numbers) for one in self.handlings()) if kept else 0
+
+    def letters(self, *, handled: bool = False) -> Iterator[Letter]:
+        """The open ones in order, with ``handled`` all of them."""
+        journal = self._opened()
+        if journal is None:
+            return
+        gone = set() if handled else {number for one in self.handlings() for number in one.numbers}
+        number = 0
+        for batch in journal.read(0, 0, journal.ends()[0]):
+            for row in batch.to_pylist():
+                if number not in gone:
+                    yield Letter(**row, number=number)
+                number += 1
+
+    def handlings(self) -> list[Handling]:
+        """What people have done with letters, in order."""
+        return _handlings(self._facts.fact(HANDLED))
+
+    def begin(self, letters: Iterable[Letter], how: str) -> Handling:
+        """Note what is about to be done with open letters; LS0419 if somebody else was quicker."""
+        before = self._facts.fact(HANDLED)
+        wanted = Handling(tuple(letter.number for letter in letters), how)
+        taken = {number for one in _handlings(before) for number in one.numbers}
+        if taken & set(wanted.numbers) or not self._facts.swap_fact(
+            HANDLED, before, _text([*_handlings(before), wanted])
+        ):
+            raise StoreError(
+                "LS0419",
+                f"somebody else is handling dead letters of {self._job} at the same time",
+                why="each letter is put back or dismissed once, so only one of two calls may have it.",
+                hint=f"look again: lockstep dead-letters {self._job}.",
+            )
+        return wanted
+
+    def end(self, handling: Handling) -> None:
+        """Note that it is done."""
+        done = Handling(handling.numbers, handling.how, done=True)
+        while True:
+            before = self._facts.fact(HANDLED)
+            after = [done if one == handling else one for one in _handlings(before)]
+            if self._facts.swap_fact(HANDLED, before, _text(after)):
+                return
+
+    def close(self) -> None:
+        """Close the journal if it was opened."""
+        if self._journal is not None:
+            self._journal.close()
+        self._journal = None
+
+
+def _handlings(text: str | None) -> list[Handling]:
+    """Numbers are kept as ranges: people handle thousands at a time.
+
+    >>> _handlings(_text([Handling((1, 2, 3, 7), "put-back")]))
+    [Handling(numbers=(1, 2, 3, 7), how='put-back', done=False)]
+    """
+    return [
+        Handling(tuple(number for first, end in ranges for number in range(first, end)), how, done)
+        for ranges, how, done in json.loads(text or "[]")
+    ]
+
+
+def _text(handlings: Iterable[Handling]) -> str:
+    return json.dumps([[_ranges(one.numbers), one.how, one.done] for one in handlings])
+
+
+def _ranges(numbers: Sequence[int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number:
+            found[-1][1] = number + 1
+        else:
+            found.append([number, number + 1])
+    return found
