@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from lockstep.credentials import hide_secrets
 from lockstep.durations import duration_us
 from lockstep.errors import EnvironmentError_
 
@@ -85,6 +86,10 @@ class RunSettings(_Strict):
     """How long a graceful stop may take before it becomes a hard one."""
     retention_epochs_min: int = Field(default=200, ge=10)
     """Epochs kept even if nobody needs them: for `lockstep ledger` and for looking back."""
+    compact_sinks: bool = True
+    """Whether old epochs of files sinks are merged into few files by themselves, beside the running job."""
+    compact_keep_epochs: int = Field(default=100, ge=1)
+    """The newest epochs that keep files of their own; a few hundred older ones may be waiting to be merged."""
     dead_letters_max: int = Field(default=10_000, ge=0)
     """Dead letters (records that could not be read, or that a function could not take) that may wait for somebody; with
     more the job stops before it publishes the epoch. Those put back or dismissed do not count. 0: one is too many."""
@@ -100,7 +105,14 @@ class SparkSettings(_Strict):
     driver_memory: str = "1g"
     """The JVM's heap, per replica and per spare."""
     conf: Mapping[str, str] = Field(default_factory=dict)
-    """Any `spark.*` setting; they may also stand in the table directly, as people paste them."""
+    """Any `spark.*` setting; they may also stand in the table directly, as people paste them.
+
+    The values of keys that look like secrets (password, token, access key, ...) are in no log, event or error."""
+
+    def model_post_init(self, context: object, /) -> None:
+        """Whoever has read a secret must not tell it."""
+        del context
+        hide_secrets(self.conf)
 
 
 class ReplicaSettings(_Strict):

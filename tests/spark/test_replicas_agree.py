@@ -183,7 +183,7 @@ def test_a_crash_between_publishing_and_committing_repeats_nothing_and_loses_not
         ran.stop()
         assert ran.rows(epoch=epoch) == [{"user": "ann", "total": total}], f"epoch {epoch}"
     assert len(ran.rows()) == 3
-    assert Reader(ran.folder / "out").epochs() == [0, 1, 2]
+    assert list(Reader(ran.folder / "out").epochs()) == [0, 1, 2]
     assert ran.store.digest_mismatches() == []
 
 

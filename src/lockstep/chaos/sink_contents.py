@@ -85,7 +85,7 @@ def replaced(held: Holding, sightings: Sequence[Sighting]) -> list[str]:
         now = last.get(seen.epoch)
         if now is None:
             found.append(f"once: epoch {seen.epoch} was seen, published by {seen.by}, and is gone")
-        elif (now.by, now.digest, now.rows) != (seen.by, seen.digest, seen.rows):
+        elif (now.by or seen.by, now.digest, now.rows) != (seen.by, seen.digest, seen.rows):
             found.append(
                 f"once: epoch {seen.epoch} was seen with {seen.rows} rows by {seen.by} (digest {seen.digest}), "
                 f"and is now {now.rows} rows by {now.by} (digest {now.digest})"
@@ -105,20 +105,25 @@ def _in_files(sink: str, folder: Path) -> Holding:
 
 def _manifests(layout: Layout) -> tuple[list[Publication], list[str]]:
     """Every fence that lies in the folder, and data files that two epochs claim."""
-    merged = [layout.read_range(*each) for each in layout.ranges()]
-    fences = [one for each in merged for one in each.publications]
+    merged = [found for each in layout.ranges() if (found := layout.read_range(*each)) is not None]
+    fences = [each.publication(epoch) for each in merged for epoch in range(each.first, each.last + 1)]
     # Compaction that was killed leaves single manifests beside their range; those are the same publication.
-    known = set(fences)
+    known = {_compared(one) for one in fences}
     named: Counter[str] = Counter()
     for path in sorted(layout.manifests.glob("[0-9]*.json")):
         data = read_control_file(path) or {}
         files = data.pop("files", [])
         fence = Publication(**data)
-        if fence not in known or fence.epoch != int(path.stem):
+        if _compared(fence) not in known or fence.epoch != int(path.stem):
             fences.append(fence)
             named.update(file["name"] for file in files)
     twice = [f"once: {count} epochs name the data file {name}" for name, count in named.items() if count > 1]
     return sorted(fences, key=lambda one: one.epoch), twice
+
+
+def _compared(fence: Publication) -> tuple[object, ...]:
+    """What stays of a publication when it is merged: of an epoch without rows, nobody notes who published it when."""
+    return (fence.epoch, fence.digest, fence.version, fence if fence.rows else None)
 
 
 def _readable(folder: Path, epochs: Sequence[int]) -> tuple[dict[int, int], list[str]]:

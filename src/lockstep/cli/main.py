@@ -33,6 +33,7 @@ from lockstep.cli import (
 )
 from lockstep.cli.output import show_error, to_stderr
 from lockstep.cli.project import Project
+from lockstep.credentials import without_secrets
 from lockstep.errors import FunctionError, LockstepError, RunError
 
 EXIT_RUN = 1
@@ -117,14 +118,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _show_crash(error: Exception) -> None:
     """An exception nobody expected: one line for the person, the traceback in a file for whoever mends it."""
-    said = " ".join(f"{type(error).__name__}: {error}".split())
+    said = without_secrets(" ".join(f"{type(error).__name__}: {error}".split()))
     if os.environ.get("LOCKSTEP_DEBUG"):
         traceback.print_exc()
         to_stderr(f"lockstep failed unexpectedly: {said}")
         return
     try:
         with tempfile.NamedTemporaryFile("w", prefix="lockstep-crash-", suffix=".txt", delete=False) as file:
-            file.write("".join(traceback.format_exception(error)))
+            file.write(without_secrets("".join(traceback.format_exception(error))))
         where = f"the traceback is in {file.name} (LOCKSTEP_DEBUG=1 shows it)"
     except OSError:
         where = "LOCKSTEP_DEBUG=1 shows the traceback"

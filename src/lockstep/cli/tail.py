@@ -62,7 +62,7 @@ def tail(
             _tail_journal(project, journal, last, follow=follow, as_json=as_json)
         else:
             reader = _reader(project, place)
-            begin = first if epochs is not None else _last_with_rows(reader, last)
+            begin = first if epochs is not None else reader.last_with_rows(last)
             _tail_sink(reader, begin, end, follow=follow, as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
@@ -106,19 +106,6 @@ def _refuse_epochs(epochs: str | None) -> None:
         raise EnvironmentError_(
             "LS0007", "--epochs is for sinks", why="a journal has positions, not epochs.", hint="use --last N."
         )
-
-
-def _last_with_rows(reader: Reader, count: int) -> int:
-    """The epoch to begin with so that ``count`` epochs with rows follow: heartbeats without rows are many."""
-    published = reader.epochs()
-    begin = published[-1] + 1 if published else 0
-    for epoch in reversed(published):
-        if count == 0:
-            break
-        publication = reader.publication(epoch)
-        if publication is not None and publication.rows:
-            begin, count = epoch, count - 1
-    return begin
 
 
 def _tail_sink(reader: Reader, first: int, last: int | None, *, follow: bool, as_json: bool) -> None:

@@ -15,12 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lockstep.connect.protocols import Publication
-from lockstep.connect.sinks.manifests import EPOCH_COLUMN, DataFile, Identity, Layout, Manifest, damaged
+from lockstep.connect.sinks.manifests import (
+    EPOCH_COLUMN,
+    LOOKS_MAX,
+    DataFile,
+    Identity,
+    Layout,
+    Manifest,
+    damaged,
+)
 from lockstep.connect.sinks.staging import read_batches
 from lockstep.errors import ConnectError
-
-LOOKS_MAX = 10
-"""A file can vanish under a reader only by compaction, which does it once per epoch: a second look is enough."""
 
 Result = TypeVar("Result")
 
@@ -40,8 +45,12 @@ def read(path: str | Path, epochs: Iterable[int] | None = None, *, table: str | 
 
         return read_sqlite(Path(path), table, epochs)
     reader = Reader(path)
-    chosen = reader.epochs() if epochs is None else sorted(set(epochs) & set(reader.epochs()))
-    return pa.concat_tables([reader.schema.empty_table(), *(reader.table(epoch) for epoch in chosen)])
+    there = reader.epochs()
+    if epochs is None:
+        tables = reader.tables(there)
+    else:
+        tables = (reader.table(epoch) for epoch in sorted(set(epochs)) if epoch in there)
+    return pa.concat_tables([reader.schema.empty_table(), *tables])
 
 
 class Reader:
@@ -65,9 +74,25 @@ class Reader:
         """The columns of the sink."""
         return self._identity.schema
 
-    def epochs(self) -> list[int]:
+    def epochs(self) -> range:
         """The published epochs, in order, up to the first gap."""
         return self._layout.published()
+
+    def last_with_rows(self, count: int) -> int:
+        """The epoch to begin with so that ``count`` epochs with rows follow: heartbeats without rows are many."""
+        published = self.epochs()
+        begin, epoch = published.stop, published.stop - 1
+        while count and epoch >= published.start:
+            merged = self._layout.range_of(epoch)
+            if merged is None:
+                publication = self.publication(epoch)
+                found = [epoch] if publication is not None and publication.rows else []
+            else:
+                found = [one.epoch for one in reversed(merged.publications)][:count]
+            if found:
+                begin, count = found[-1], count - len(found)
+            epoch = (merged.first if merged is not None else epoch) - 1
+        return begin
 
     def publication(self, epoch: int) -> Publication | None:
         """The fence of one epoch."""
@@ -87,6 +112,15 @@ class Reader:
         if found is None:
             raise ConnectError("LS0513", f"epoch {epoch} is not published in {self._layout.folder}")
         return found
+
+    def tables(self, epochs: range) -> Iterator[pa.Table]:
+        """The rows of epochs that follow each other; merged ones come together."""
+        epoch = epochs.start
+        while epoch < epochs.stop:
+            span = span_table(self._layout, self._identity, epoch, epochs.stop)
+            last, table = span if span is not None else (epoch, self.table(epoch))
+            yield table
+            epoch = last + 1
 
     def follow(
         self, from_epoch: int | None = None, poll_s: float = 0.05, timeout_s: float | None = None
@@ -150,6 +184,27 @@ def epoch_table(layout: Layout, identity: Identity, epoch: int, cache: _FileCach
     return _looking_again(layout, attempt)
 
 
+def span_table(layout: Layout, identity: Identity, first: int, stop: int) -> tuple[int, pa.Table] | None:
+    """The rows from ``first`` to the end of its compacted range or to ``stop``, and the range's last epoch.
+
+    None if it is in no range.
+    """
+
+    def attempt() -> tuple[int, pa.Table] | None:
+        merged = layout.range_of(first)
+        if merged is None:
+            return None
+        schema = compacted_schema(identity.schema)
+        files = [read_batches(layout.data_path(file), identity.format, schema) for file in merged.files]
+        table = pa.Table.from_batches([batch for file in files for batch in file], schema)
+        if table.num_rows != sum(one.rows for one in merged.publications):
+            raise damaged(layout.data, f"epochs {merged.first} to {merged.last} were published with other rows")
+        wanted = pc.and_(pc.greater_equal(table[EPOCH_COLUMN], first), pc.less(table[EPOCH_COLUMN], stop))
+        return merged.last, table.filter(wanted).select(identity.schema.names)
+
+    return _looking_again(layout, attempt)
+
+
 def epoch_batches(layout: Layout, identity: Identity, manifest: Manifest) -> Iterator[pa.RecordBatch]:
     """The rows of an epoch that was not compacted, a bounded batch at a time."""
     for file in manifest.files:
@@ -179,4 +234,5 @@ def _looking_again(layout: Layout, attempt: Callable[[], Result]) -> Result:
             return attempt()
         except FileNotFoundError as error:
             missing = error.filename or error
+            layout.forget()
     raise damaged(layout.data, f"a manifest names {missing}, which is not there")

@@ -19,7 +19,7 @@ import psutil
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.orders import DRAIN
 from lockstep.runtime.spark.environment import process_environment
-from lockstep.runtime.spark.launching import jvm_command
+from lockstep.runtime.spark.launching import jvm_command, jvm_conf
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.write_lock import write_lock_pid
 
@@ -124,7 +124,7 @@ class ReplicaProcess(Group):
 def with_jvm(spec: ReplicaSpec) -> ReplicaSpec:
     """Tell a process that is about to be started which JVM it has to start itself."""
     settings = spec.parsed_settings().spark_of(spec.replica)
-    return replace(spec, jvm=jvm_command(settings))
+    return replace(spec, jvm=jvm_command(settings), jvm_conf=jvm_conf(settings))
 
 
 def announced(spec: ReplicaSpec) -> Path:

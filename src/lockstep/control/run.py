@@ -18,7 +18,9 @@ from lockstep.connect.protocols import Place, SourceSide
 from lockstep.connect.put_back import SOURCES, sources_text
 from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.sources.stage import StageTrimmer
+from lockstep.connect.specs import FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
+from lockstep.control.compacting import Compactor
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.processes import end_leftover, lock_holder
 from lockstep.control.spares import Spares
@@ -49,6 +51,7 @@ class PreparedRun:
     store: Store
     supervisor: Supervisor
     spares: Spares
+    compactor: Compactor
     lock: IO[str]
 
 
@@ -74,7 +77,8 @@ def prepare_run(
         store.release(LEASE, identity)
         lock.close()
         raise
-    return PreparedRun(graph, settings, store, supervisor, spares, lock)
+    folders = [project / step.spec.path for step in graph.sinks if isinstance(step.spec, FilesSink)]
+    return PreparedRun(graph, settings, store, supervisor, spares, Compactor(folders, settings.run, store), lock)
 
 
 def _ready(
@@ -142,9 +146,11 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
             prepared.spares.tend()
         on_tick()
 
+    prepared.compactor.start()
     try:
         supervisor.run(tend_and_tell)
     finally:
+        prepared.compactor.stop()
         prepared.spares.close()
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from lockstep.credentials import without_secrets
+
 
 class LockstepError(Exception):
     """A fact, why it is so, and what to try next, under a code.
@@ -23,10 +25,8 @@ class LockstepError(Exception):
         if self.area and not code.startswith(self.area):
             raise AssertionError(f"{code} is outside {type(self).__name__}'s range {self.area}xx")
         self.code = code
-        self.fact = fact
-        self.why = why
-        self.hint = hint
-        super().__init__(code, fact, why, hint)
+        self.fact, self.why, self.hint = (without_secrets(text) for text in (fact, why, hint))
+        super().__init__(code, self.fact, self.why, self.hint)
 
     def __str__(self) -> str:
         lines = [f"{self.code} {self.fact}"]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from lockstep.config import Settings
 from lockstep.connect.protocols import Place
+from lockstep.credentials import write_private
 
 EXIT_DRAINED = 0
 EXIT_FAILED = 1
@@ -37,10 +38,12 @@ class ReplicaSpec:
     settings: dict[str, Any]
     jvm: list[str] = field(default_factory=list)
     """The command of its JVM, to be started before anything is loaded; empty: PySpark starts one."""
+    jvm_conf: dict[str, str] = field(default_factory=dict)
+    """What that JVM is told in a file of properties."""
 
     def write(self, path: Path) -> None:
-        """Write it where the process will read it."""
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        """Write it where the process will read it, and nobody else: settings may hold credentials."""
+        write_private(path, json.dumps(asdict(self)))
 
     @staticmethod
     def read(path: Path) -> ReplicaSpec:

@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from lockstep.credentials import RedactedStream, hide_secrets
 from lockstep.runtime.spark.boot import boot
 
 
@@ -16,8 +17,10 @@ def main() -> None:
     """Boot, then become what was asked for."""
     what, path = sys.argv[1:3]
     spec = json.loads(Path(path).read_text(encoding="utf-8"))
+    hide_secrets(spec["jvm_conf"])
+    sys.stderr = RedactedStream(sys.stderr)
     if spec["jvm"]:
-        boot(spec["jvm"], Path(path).parent)
+        boot(spec["jvm"], Path(path).parent, spec["jvm_conf"])
     if what == "spare":
         from lockstep.runtime import spare
 

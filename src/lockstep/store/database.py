@@ -13,7 +13,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from lockstep.store.patience import PATIENCE_S, patience_s
 from lockstep.store.pool import Pool
 from lockstep.store.write_lock import write_lock_pid
 
+PEEK_TIMEOUT_S = 1.0
+"""How long a look into a file of another job waits for a writer: it can be taken again later."""
 WAL_PAGES_MAX = 1_000
 """Pages in the log before a commit copies them into the file: 4 MB, a few milliseconds of work."""
 WAL_BYTES_KEPT = 64 * 1024 * 1024
@@ -85,6 +87,20 @@ class Database:
         """Give all connections back."""
         for pool in (self._durable, self._relaxed, self._readers):
             pool.close()
+
+
+@contextmanager
+def peeking(path: Path, format_: Format) -> Iterator[sqlite3.Connection | None]:
+    """A file that somebody else works with, for single reads: nothing is created, migrated or waited for.
+
+    None if there is no such file, or nothing in it yet.
+    """
+    try:
+        with troubles_explained(path), closing(_reading_only(path)) as connection:
+            yield connection if _version(connection, path, format_) else None
+    except sqlite3.Error as error:
+        # Of a file of ours SQLite would say nothing else: a table of it is missing.
+        raise _not_ours(path, f"SQLite says: {error}.") from error
 
 
 def run_all(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
@@ -162,6 +178,16 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     for pragma in (mode, f"wal_autocheckpoint={WAL_PAGES_MAX}", f"journal_size_limit={WAL_BYTES_KEPT}"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
+
+
+def _reading_only(path: Path) -> sqlite3.Connection:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return sqlite3.connect(":memory:")
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PEEK_TIMEOUT_S, isolation_level=None
+    )
 
 
 @contextmanager

@@ -16,7 +16,7 @@ class SqliteFacts(Part):
         """Return the value that holds now."""
         with self._database.durable() as connection:
             connection.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (key, value))
-            held = _fact(connection, key)
+            held = read_fact(connection, key)
             assert held is not None, "the row was put, or had been there"
             return held
 
@@ -28,7 +28,7 @@ class SqliteFacts(Part):
     def swap_fact(self, key: str, before: str | None, after: str) -> bool:
         """Put ``after`` if the value is still ``before`` (None: absent); whether it was."""
         with self._database.durable() as connection:
-            if _fact(connection, key) != before:
+            if read_fact(connection, key) != before:
                 return False
             connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, after))
             return True
@@ -36,9 +36,10 @@ class SqliteFacts(Part):
     def fact(self, key: str) -> str | None:
         """The value of ``key``, or None."""
         with self._database.reading() as connection:
-            return _fact(connection, key)
+            return read_fact(connection, key)
 
 
-def _fact(connection: sqlite3.Connection, key: str) -> str | None:
+def read_fact(connection: sqlite3.Connection, key: str) -> str | None:
+    """The value of ``key`` in an open file, or None."""
     row = connection.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
     return str(row[0]) if row else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
+from lockstep.credentials import without_secrets
 from lockstep.observe.histogram import Histogram
 from lockstep.store.part import Part
 from lockstep.store.protocols import Digest, Divergence, Published
@@ -86,7 +87,7 @@ class SqliteRecord(Part):
         """Keep it once per epoch, sink and incarnation; on disk at once, since it must not be forgotten."""
         statement = "INSERT OR IGNORE INTO divergences VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         with self._database.durable() as connection:
-            connection.execute(statement, astuple(divergence))
+            connection.execute(statement, astuple(replace(divergence, detail=without_secrets(divergence.detail))))
             _forget_oldest(connection, "divergences", DIVERGENCES_MAX)
 
     def divergences(self) -> list[Divergence]:
@@ -118,7 +119,7 @@ class SqliteRecord(Part):
     def add_event(self, kind: str, text: str, replica: str = "") -> None:
         """A line for people: replica died, was seeded, records set aside. The newest 10,000 are kept."""
         with self._database.relaxed() as connection:
-            values = (self._clock(), kind, replica, text)
+            values = (self._clock(), kind, replica, without_secrets(text))
             connection.execute("INSERT INTO events (at_us, kind, replica, text) VALUES (?, ?, ?, ?)", values)
             _forget_oldest(connection, "events", EVENTS_MAX)
 

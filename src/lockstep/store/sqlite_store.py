@@ -7,8 +7,8 @@ from pathlib import Path
 
 from lockstep.clock import Clock, wall_us
 from lockstep.faults.switch import switch
-from lockstep.store.database import Database, Format, run_all
-from lockstep.store.facts import FACTS_TABLES, SqliteFacts
+from lockstep.store.database import Database, Format, peeking, run_all
+from lockstep.store.facts import FACTS_TABLES, SqliteFacts, read_fact
 from lockstep.store.faulty import with_faults
 from lockstep.store.leases import LEASES_TABLES, SqliteLeases
 from lockstep.store.ledger import LEDGER_TABLES, SqliteLedger
@@ -52,6 +52,12 @@ def open_store(folder: Path, job: str, clock: Clock = wall_us) -> Store:
     return store if switch.folder is None else with_faults(store, switch.folder)
 
 
+def peek_fact(folder: Path, job: str, key: str) -> str | None:
+    """A fact of a job that somebody else runs, None if it has none; a :class:`StoreError` if that cannot be read."""
+    with peeking(folder / JOBS_FOLDER / job / LEDGER_FILE, LEDGER_FORMAT) as connection:
+        return read_fact(connection, key) if connection is not None else None
+
+
 def job_folder(folder: Path, job: str) -> Path:
     """Where everything of ``job`` lies in the store's folder."""
     return folder / JOBS_FOLDER / checked_name("job", job)
@@ -60,3 +66,11 @@ def job_folder(folder: Path, job: str) -> Path:
 def list_jobs(folder: Path) -> list[str]:
     """The jobs that have a ledger in the store's folder, by name."""
     return sorted(path.parent.name for path in (folder / JOBS_FOLDER).glob(f"*/{LEDGER_FILE}"))
+
+
+def list_job_folders(folder: Path) -> list[str]:
+    """The names of all folders of jobs, those too of which nobody can say whether they have a ledger."""
+    try:
+        return sorted(path.name for path in (folder / JOBS_FOLDER).iterdir())
+    except FileNotFoundError:
+        return []

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from lockstep.config import SparkSettings
 from lockstep.runtime.spark.boot import boot
 from lockstep.runtime.spark.environment import open_session, process_environment
-from lockstep.runtime.spark.launching import jvm_command
+from lockstep.runtime.spark.launching import jvm_command, jvm_conf
 
 CORES = 2
 """Enough to see what goes wrong in parallel; more of them only wait for each other over a test's few records."""
@@ -38,7 +38,7 @@ def opened_session(scratch: Path, cores: int = CORES, conf: Mapping[str, str] = 
     settings = SparkSettings(master=f"local[{cores}]", conf=conf)
     # As a replica starts its own; a session that was opened here before has left one, which PySpark uses again.
     if SparkContext._gateway is None and (command := jvm_command(settings)):
-        boot(command, scratch)
+        boot(command, scratch, jvm_conf(settings))
     opened = open_session("lockstep-tests", settings, scratch)
     _hush(opened)
     _shared.append(opened)

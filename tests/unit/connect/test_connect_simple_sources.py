@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +20,7 @@ from lockstep.connect.sources.ranges import SLICE_RECORDS, fair_shares, split_ra
 from lockstep.connect.specs import collection, journal, rate
 from lockstep.plan.schema import parse_schema
 from lockstep.store.journal import open_journal
+from lockstep.store.sqlite_store import open_store
 from tests.unit.connect.sealing_for_connect import SOURCE, Sealing
 
 Make = Callable[[Any], Sealing]
@@ -62,6 +66,74 @@ def test_a_journal_keeps_what_another_job_still_needs(place: Place) -> None:
     assert fast.start() == {"0": 20, "1": 0}
     fast.close()
     slow.close()
+
+
+def _damaged(ledger: Path) -> None:
+    ledger.write_bytes(b"no database at all" * 100)
+
+
+def _of_a_newer_format(ledger: Path) -> None:
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.execute("PRAGMA user_version=99")
+
+
+def _without_its_tables(ledger: Path) -> None:
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.execute("DROP TABLE facts")
+
+
+def _unreadable(ledger: Path) -> None:
+    ledger.unlink()
+    ledger.symlink_to(ledger)
+
+
+@pytest.mark.parametrize("harm", [_damaged, _of_a_newer_format, _without_its_tables, _unreadable])
+def test_another_jobs_broken_store_costs_a_warning_and_trimming_that_waits(
+    place: Place, harm: Callable[[Path], None]
+) -> None:
+    for at in range(4):
+        _append(place, 0, range(10 * at, 10 * at + 10), at)
+    spec = journal("log", schema="n bigint", partitions=2)
+    mine, other = (source_side(spec, Place(place.project, place.store, job), SOURCE) for job in ("mine", "other"))
+    mine.start()
+    other.start()
+    other.close()
+    ledger = place.store / "jobs" / "other" / "ledger.db"
+    kept = ledger.read_bytes()
+    harm(ledger)
+    before = ledger.lstat()
+    for _ in range(3):
+        mine.trim({"0": 40, "1": 0})
+    assert mine.start() == {"0": 0, "1": 0}
+    assert ledger.lstat() == before, "another job's file was touched"
+    store = open_store(place.store, "mine")
+    waits = [text for _, _, kind, _, text in store.events() if kind == "retention-waits"]
+    assert len(waits) == 1 and "jobs/other/ledger.db" in waits[0]
+    store.close()
+    ledger.unlink()
+    ledger.write_bytes(kept)
+    other = source_side(spec, Place(place.project, place.store, "other"), SOURCE)
+    other.trim({"0": 20, "1": 0})
+    mine.trim({"0": 40, "1": 0})
+    assert mine.start() == {"0": 20, "1": 0}
+    mine.close()
+    other.close()
+
+
+def test_a_job_whose_ledger_is_gone_needs_no_journal_any_more(place: Place) -> None:
+    for at in range(4):
+        _append(place, 0, range(10 * at, 10 * at + 10), at)
+    spec = journal("log", schema="n bigint", partitions=2)
+    mine, other = (source_side(spec, Place(place.project, place.store, job), SOURCE) for job in ("mine", "other"))
+    mine.start()
+    other.start()
+    other.close()
+    (place.store / "jobs" / "other" / "ledger.db").unlink()
+    (place.store / "jobs" / "stray-file").touch()
+    mine.trim({"0": 40, "1": 0})
+    assert mine.start() == {"0": 40, "1": 0}
+    assert not (place.store / "jobs" / "other" / "ledger.db").exists()
+    mine.close()
 
 
 def test_rate_makes_what_is_due_and_replicas_agree_on_when_it_began(place: Place, sealing: Make) -> None:

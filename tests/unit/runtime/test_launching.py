@@ -11,6 +11,7 @@ import pytest
 
 from lockstep.config import SparkSettings
 from lockstep.runtime.spark import boot, launching
+from lockstep.runtime.spark.boot import PROPERTIES
 from lockstep.runtime.spark.launching import jvm_command
 
 LISTENS = """
@@ -34,14 +35,15 @@ def test_the_command_is_spark_s_own_and_asked_for_once(tmp_path: Path, monkeypat
     command = jvm_command(settings)
     assert command[0].endswith("/bin/java") and "-Xmx1536m" in command and "-Dmine=1" in command
     assert command[command.index("org.apache.spark.deploy.SparkSubmit") :][-1] == "pyspark-shell"
+    assert PROPERTIES in command and not any(word.startswith("spark.") for word in command), "settings are in a file"
     assert "-Duser.timezone=UTC" in command, "what may change results is pinned"
 
-    monkeypatch.setattr(launching, "_asked", lambda options: pytest.fail(f"asked again: {options}"))
+    monkeypatch.setattr(launching, "_asked", lambda conf: pytest.fail(f"asked again: {conf}"))
     assert jvm_command(settings) == command
 
 
 def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does(tmp_path: Path) -> None:
-    boot.boot([sys.executable, "-c", LISTENS], tmp_path)
+    boot.boot([sys.executable, "-c", LISTENS], tmp_path, {})
     with boot.booted():
         assert (os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]) == ("4711", "secret")
     assert "PYSPARK_GATEWAY_PORT" not in os.environ and "PYSPARK_GATEWAY_SECRET" not in os.environ
@@ -56,7 +58,7 @@ def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does(tmp_p
 def test_a_jvm_that_ends_instead_is_replaced_by_pyspark_s_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    boot.boot([sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
+    boot.boot([sys.executable, "-c", "raise SystemExit(3)"], tmp_path, {})
     with boot.booted():
         assert "PYSPARK_GATEWAY_PORT" not in os.environ
     assert "has ended" in capsys.readouterr().err

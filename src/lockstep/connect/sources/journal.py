@@ -1,7 +1,7 @@
 """Reading a journal: positions are its own, one partition of the source for each of its partitions.
 
 Several jobs may read one journal. Each notes in its own store down to where it still needs it, and the journal is
-trimmed to the lowest of these floors.
+trimmed to the lowest of these floors. While the store of some job cannot be read, nothing is trimmed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.ranges import BATCH_ROWS, fair_shares, split_range
 from lockstep.connect.specs import JournalSource
 from lockstep.connect.stores import LazyStore
+from lockstep.errors import StoreError
 from lockstep.store.dead_letters import SUFFIX as DEAD_LETTERS
 from lockstep.store.journal import open_journal
 from lockstep.store.protocols import Positions
-from lockstep.store.sqlite_store import list_jobs, open_store
+from lockstep.store.sqlite_store import list_job_folders, peek_fact
 from lockstep.store.types import arrow_schema
 
 
@@ -29,7 +30,9 @@ class JournalSide:
         del source  # a journal's positions need no items in the ledger
         self._place = place
         self._store = LazyStore(place)
+        self._name = f"journal {spec.name}"
         self._floor = f"journal-floor:{spec.name}"
+        self._warned: set[str] = set()
         self._schema = arrow_schema(spec.schema)
         self._journal = open_journal(place.store, spec.name, spec.schema, spec.partitions)
 
@@ -78,7 +81,13 @@ class JournalSide:
         if self._journal.name.endswith(DEAD_LETTERS):
             return  # whoever reads them, they stay until a person has handled them
         self._store.get().set_fact(self._floor, json.dumps(dict(positions)))
-        floors = [floor for job in list_jobs(self._place.store) if (floor := self._floor_of(job)) is not None]
+        try:
+            floors = [
+                floor for job in list_job_folders(self._place.store) if (floor := self._floor_of(job)) is not None
+            ]
+        except StoreError as error:
+            self._warn(error)
+            return
         self._journal.trim({int(each): min(floor.get(each, 0) for floor in floors) for each in positions})
 
     def close(self) -> None:
@@ -91,9 +100,12 @@ class JournalSide:
 
     def _floor_of(self, job: str) -> dict[str, int] | None:
         """Down to where ``job`` needs the journal, None if it does not read it."""
-        store = open_store(self._place.store, job)
-        try:
-            fact = store.fact(self._floor)
-        finally:
-            store.close()
+        fact = peek_fact(self._place.store, job, self._floor)
         return {str(each): int(position) for each, position in json.loads(fact).items()} if fact else None
+
+    def _warn(self, error: StoreError) -> None:
+        """Say once what trimming waits for: it is tried again and again."""
+        text = f"{self._name} is not trimmed while another job's store cannot be read: {error}"
+        if text not in self._warned:
+            self._warned.add(text)
+            self._store.get().add_event("retention-waits", text)

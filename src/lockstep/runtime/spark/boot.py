@@ -14,22 +14,51 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from lockstep.credentials import knows_secrets, relay, write_private
 
 _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """Where the JVM writes its port and secret, when it listens."""
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 """Where PySpark looks for a JVM that is there already."""
+PROPERTIES = "{properties}"
+"""In a command: the file with the JVM's settings. Not arguments: everybody on the machine can read those."""
 _POLL_S = 0.01
 _TIMEOUT_S = 120.0
+
+
+def submit_options(properties: Path) -> list[str]:
+    """What Spark's launcher is asked for: PySpark's server, with settings from a file (and its own default ones)."""
+    return ["--load-spark-defaults", "--properties-file", str(properties), "pyspark-shell"]
+
+
+def properties_text(conf: Mapping[str, str]) -> str:
+    r"""Settings as a file of properties, everything but plain letters and digits as Java's escapes.
+
+    >>> properties_text({"spark.a": "b c"})
+    'spark.a=b\\u0020c\n'
+    """
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in conf.items())
+
+
+def _escaped(text: str) -> str:
+    return "".join(map(_escaped_character, text))
+
+
+def _escaped_character(one: str) -> str:
+    if one.isascii() and (one.isalnum() or one in "._-/"):
+        return one
+    data = one.encode("utf-16-be")
+    return "".join(f"\\u{int.from_bytes(data[at : at + 2]):04x}" for at in range(0, len(data), 2))
 
 
 class Jvm:
     """A JVM that boots. It ends with this process: its standard input is our end of a pipe."""
 
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, conf: Mapping[str, str]) -> None:
         # In the folder of whoever boots, not in /tmp: if it is killed meanwhile, this goes with the rest.
         self._folder = Path(tempfile.mkdtemp(prefix="jvm-", dir=folder))
         self._connection = self._folder / "connection"
@@ -37,7 +66,13 @@ class Jvm:
         # compiles what it imports, a second of work; without one they import the installed package, compiled once.
         environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         environment |= {"SPARK_CONNECT_MODE": "0", _CONNECTION: str(self._connection)}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+        properties = self._folder / "spark.properties"
+        write_private(properties, properties_text(conf))
+        words = [str(properties) if word == PROPERTIES else word for word in command]
+        output = subprocess.PIPE if knows_secrets() else None
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=output, env=environment)
+        if self._process.stderr is not None:
+            relay(self._process.stderr, sys.stderr.fileno())
 
     def connection(self) -> tuple[int, str] | None:
         """Its port and secret, once it listens; None if it has ended instead."""
@@ -74,11 +109,14 @@ _in_use: list[Jvm] = []
 """Held for as long as this process lives: a JVM whose pipe is let go ends."""
 
 
-def boot(command: Sequence[str], folder: Path) -> None:
-    """Start the JVM that the next session of this process uses. Its port and secret are in ``folder`` for a moment."""
+def boot(command: Sequence[str], folder: Path, conf: Mapping[str, str]) -> None:
+    """Start the JVM that the next session of this process uses.
+
+    Its port and secret and its settings are in ``folder`` for a moment.
+    """
     for left in folder.glob("jvm-*"):
         shutil.rmtree(left, ignore_errors=True)
-    _booting.append(Jvm(command, folder))
+    _booting.append(Jvm(command, folder, conf))
 
 
 @contextmanager

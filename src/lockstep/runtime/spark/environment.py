@@ -10,19 +10,23 @@ import json
 import logging
 import os
 import platform
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyspark
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lockstep.config import SparkSettings
+from lockstep.credentials import SECRET_KEYS, write_private
 from lockstep.machine import find_java
 from lockstep.runtime.spark.archive import archive_options
-from lockstep.runtime.spark.boot import booted
+from lockstep.runtime.spark.boot import booted, properties_text, submit_options
 from lockstep.runtime.spark.hadoop_settings import lighten
 from lockstep.runtime.spark.local_files import without_processes
 
@@ -70,6 +74,7 @@ SPEED: Mapping[str, str] = {
     "spark.python.worker.reuse": "true",
     "spark.cleaner.periodicGC.interval": "5min",
     "spark.log.level": "ERROR",
+    "spark.redaction.regex": SECRET_KEYS,
 }
 """Settings that change only how fast it goes; a user may override each."""
 
@@ -140,7 +145,8 @@ def open_session(name: str, settings: SparkSettings, scratch: Path) -> SparkSess
     builder = SparkSession.builder.appName(name).master(settings.master)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    with booted():
+    with booted(), _told_by_file({**conf, "spark.master": settings.master}, scratch):
+        SparkContext._ensure_initialized()
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     # PySpark logs every refused plan with a JSON stack trace; our errors say it in the words of the job.
@@ -149,6 +155,19 @@ def open_session(name: str, settings: SparkSettings, scratch: Path) -> SparkSess
     without_processes(session)
     lighten(session)
     return session
+
+
+@contextmanager
+def _told_by_file(conf: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """In here PySpark, if it has to start a JVM, gives it the settings in a file: everybody sees arguments."""
+    path = folder / "spark.properties"
+    write_private(path, properties_text(conf))
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(submit_options(path))
+    try:
+        yield
+    finally:
+        del os.environ["PYSPARK_SUBMIT_ARGS"]
+        path.unlink()
 
 
 def _skip_lookup(session: SparkSession) -> None:

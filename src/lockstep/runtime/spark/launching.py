@@ -6,14 +6,18 @@ import hashlib
 import json
 import os
 import subprocess
+import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import pyspark
 
 from lockstep.config import SparkSettings
+from lockstep.credentials import redacted, write_private
 from lockstep.machine import find_java
 from lockstep.runtime.spark.archive import archive_path
+from lockstep.runtime.spark.boot import PROPERTIES, properties_text, submit_options
 from lockstep.runtime.spark.environment import java_options, process_environment
 
 COMMANDS_KEPT = 32
@@ -28,22 +32,28 @@ def spark_home() -> Path:
 
 def jvm_command(settings: SparkSettings) -> list[str]:
     """What to run for a JVM with these settings; empty if the launcher gives no answer, then PySpark has to do it."""
-    conf = {
-        **settings.conf,
-        "spark.master": settings.master,
-        "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": java_options(settings.conf.get("spark.driver.extraJavaOptions", "")),
-    }
-    text = json.dumps([str(find_java().home), str(spark_home()), pyspark.__version__, conf], sort_keys=True)
+    conf = jvm_conf(settings)
+    # Secrets are no part of the command, nor of the name of the file that it is kept in.
+    text = json.dumps([str(find_java().home), str(spark_home()), pyspark.__version__, redacted(conf)], sort_keys=True)
     path = archive_path().parent / f"jvm-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     if kept := _kept(path):
         return kept
-    command = _asked([word for key, value in conf.items() for word in ("--conf", f"{key}={value}")])
+    command = _asked(conf)
     if command:
         # A cache: without it the next start asks again.
         with suppress(OSError):
             _keep(command, path)
     return command
+
+
+def jvm_conf(settings: SparkSettings) -> dict[str, str]:
+    """What a JVM with these settings has to know when it starts."""
+    return {
+        **settings.conf,
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": java_options(settings.conf.get("spark.driver.extraJavaOptions", "")),
+    }
 
 
 def _kept(path: Path) -> list[str]:
@@ -55,14 +65,22 @@ def _kept(path: Path) -> list[str]:
     return kept
 
 
-def _asked(options: list[str]) -> list[str]:
+def _asked(conf: Mapping[str, str]) -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
+        path = Path(folder) / "spark.properties"
+        write_private(path, properties_text(conf))
+        command = _answered(submit_options(path))
+        return [PROPERTIES if word == str(path) else word for word in command]
+
+
+def _answered(options: list[str]) -> list[str]:
     home = spark_home()
     cores = sorted((home / "jars").glob("spark-core_*.jar"))
     if not cores:
         return []
     scala = cores[0].name.removeprefix("spark-core_").partition("-")[0]
     launcher = ["-Xmx128m", "-cp", str(home / "jars" / "*"), "org.apache.spark.launcher.Main"]
-    submit = ["org.apache.spark.deploy.SparkSubmit", *options, "pyspark-shell"]
+    submit = ["org.apache.spark.deploy.SparkSubmit", *options]
     try:
         answer = subprocess.run(
             [str(find_java().home / "bin" / "java"), *launcher, *submit],
@@ -89,7 +107,7 @@ def words(answer: str) -> list[str]:
 def _keep(command: list[str], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.new")
-    temporary.write_text(json.dumps(command), encoding="utf-8")
+    write_private(temporary, json.dumps(command))
     temporary.replace(path)
     older = sorted(path.parent.glob("jvm-*.json"), key=lambda one: one.stat().st_mtime)[:-COMMANDS_KEPT]
     for one in older:
