@@ -15,7 +15,7 @@ import lockstep as ls
 from lockstep.bench.running import JobRun, Run
 from lockstep.config import RunSettings
 from lockstep.connect.reading import Reader
-from lockstep.faults.orders import Obeyed, Orders, Window, WindowOrder
+from lockstep.faults.orders import Harm, Obeyed, Orders, Window, WindowOrder
 from lockstep.faults.switch import FOLDER_VARIABLE
 from lockstep.observe.promises import completeness, once, order
 from lockstep.store.protocols import Entry
@@ -50,6 +50,7 @@ BACK_S_MAX = 180.0
 """It takes about 15 s; a machine that does ten other things at once may need ten times that."""
 REPLICAS = ("r0", "r1")
 WINDOWS = (
+    Window.INSIDE_TRANSACTION,
     Window.SEALED_NOT_RUN,
     Window.RUN_NO_DIGEST,
     Window.DIGEST_NOT_PUBLISHED,
@@ -102,10 +103,14 @@ def is_healthy(run: JobRun, replica: str) -> bool:
 
 
 def hit(run: JobRun, orders: Orders, feeder: Feeder, window: Window) -> Obeyed:
-    """Have whoever leads killed in ``window``, and wait until both replicas are healthy again."""
+    """Have whoever leads killed in ``window``, and wait until both replicas are healthy again.
+
+    Inside a transaction it is stopped instead: the store is locked until the supervisor finds and ends it.
+    """
     head = run.store.head()
     assert head is not None
-    orders.give(WindowOrder(window.value, window, from_epoch=head.epoch + 1, leading=True))
+    harm = Harm.STOP if window is Window.INSIDE_TRANSACTION else Harm.KILL
+    orders.give(WindowOrder(window.value, window, harm, from_epoch=head.epoch + 1, leading=True))
     feeder.until(lambda: orders.obeyed(window.value), 60, f"reaching {window}")
     done = orders.obeyed(window.value)
     assert done is not None

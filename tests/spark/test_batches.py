@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -11,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lockstep.runtime.spark.batches import collected, for_each_batch
+from lockstep.runtime.spark.batches import collected, collected_up_to, for_each_batch
 
 EVERY_KIND = """
     s string, b boolean, i int, l bigint, d double, c decimal(12, 3), t timestamp, day date, raw binary,
@@ -21,6 +23,10 @@ EVERY_KIND = """
 
 def _short(frame: DataFrame) -> object:
     return collected(frame, to_arrow_schema(frame.schema, timezone="UTC"))
+
+
+def _bounded(frame: DataFrame, rows_max: int) -> pa.Table | None:
+    return collected_up_to(frame, to_arrow_schema(frame.schema, timezone="UTC"), rows_max)
 
 
 def test_the_short_way_brings_what_pyspark_brings(session: SparkSession) -> None:
@@ -33,6 +39,8 @@ def test_the_short_way_brings_what_pyspark_brings(session: SparkSession) -> None
     ]
     assert _short(frame) == frame.toArrow()
     assert _short(frame.limit(0)) == frame.limit(0).toArrow()
+    assert _bounded(frame, 500) == frame.toArrow()
+    assert _bounded(frame.limit(0), 500) == frame.limit(0).toArrow()
 
 
 def _made(name: str, kind: str) -> object:
@@ -56,8 +64,29 @@ def _made(name: str, kind: str) -> object:
 
 def test_what_fails_in_a_batch_fails_here(session: SparkSession) -> None:
     frame = session.range(10).select((sf.lit(1) / (sf.col("id") - 5)).alias("x"))
-    with pytest.raises((PySparkException, Py4JJavaError), match="DIVIDE_BY_ZERO"):
-        _short(frame)
+    for bring in (_short, lambda frame: _bounded(frame, 100)):
+        with pytest.raises((PySparkException, Py4JJavaError), match="DIVIDE_BY_ZERO"):
+            bring(frame)
+
+
+def test_of_more_rows_than_may_come_only_that_is_known_and_few_are_made(session: SparkSession) -> None:
+    made = session.sparkContext.accumulator(0)
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            made.add(batch.num_rows)
+            yield batch
+
+    frame = session.range(3_000_000, numPartitions=3).mapInArrow(counted, "id bigint")
+    assert _bounded(frame, 100) is None
+    assert made.value < 600_000, "every task stops soon after its row 101"
+    assert _bounded(session.range(101, numPartitions=2), 100) is None
+    assert _bounded(session.range(100, numPartitions=2), 100) is not None
+
+
+def test_results_that_are_too_large_for_the_driver_are_not_brought_either(session: SparkSession) -> None:
+    wide = session.range(600, numPartitions=1).select(sf.repeat(sf.lit("x"), 1_000_000).alias("s"))
+    assert _bounded(wide, 1000) is None, "600 MB, with room for 256 MB"
 
 
 def test_every_batch_is_handed_over_and_an_error_ends_the_query(session: SparkSession, tmp_path: Path) -> None:

@@ -162,6 +162,44 @@ def test_an_epoch_staged_by_the_executors_has_the_rows_and_digests_of_one_throug
     assert not list((large.folder / "raw").rglob("*.tmp"))
 
 
+def _many_from_few() -> ls.Job:
+    job = ls.Job("many-from-few")
+    events = job.source("events", ls.journal("events", schema="users array<string>, n bigint", partitions=2))
+    each = events.explode("users", as_="user")
+    each.to(ls.files("all"))
+    totals = each.key_by("user").agg(total=F.sum("n"))
+    totals.to(ls.files("totals"))
+    totals.to(ls.sqlite("totals.db", table="totals", key="user"))
+    return job
+
+
+def test_an_epoch_that_turns_out_to_be_large_is_staged_and_its_state_is_right_afterwards(trial: NewTrial) -> None:
+    """Two records make sixty rows, which nobody could know before: the way through the driver ends after ten."""
+    bounded, free = trial(_many_from_few(), "bounded", rows_through_driver_max=10), trial(_many_from_few(), "free")
+    users = [f"user {n}" for n in range(15)]
+    totals: dict[str, int] = defaultdict(int)
+    for epoch, count in enumerate([2, 15, 1, 15, 0]):
+        chosen = users[:count]
+        for ran in (bounded, free):
+            if epoch == 0:
+                ran.start("r0", partitions=2, tasks=2)
+            elif epoch == 4:
+                ran.stop()
+                ran.start("r0", partitions=2, tasks=2)
+            ran.put("events", [{"users": chosen, "n": 10**epoch}], 0)
+            ran.put("events", [{"users": chosen, "n": 10**epoch}], 1)
+            ran.run(1)
+        for user in chosen:
+            totals[user] += 2 * 10**epoch
+        wanted = sorted((user, totals[user]) for user in chosen)
+        assert sorted((row["user"], row["total"]) for row in bounded.rows("totals", epoch)) == wanted
+        assert len(bounded.rows("all", epoch)) == 2 * count
+        assert bounded.digests(epoch) == free.digests(epoch)
+    kept = {row["user"]: row["total"] for row in bounded.rows("totals.db", None, "totals")}
+    assert kept == dict(totals)
+    assert bounded.store.digest_mismatches() == []
+
+
 def test_a_crash_between_publishing_and_committing_repeats_nothing_and_loses_nothing(trial: NewTrial) -> None:
     job = ls.Job("crashing")
     events = job.source("events", ls.journal("events", schema="user string, n bigint"))

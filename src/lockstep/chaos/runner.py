@@ -11,7 +11,7 @@ from random import Random
 
 from lockstep.chaos.figures import longest_gap_s
 from lockstep.chaos.planner import Planned, may_begin
-from lockstep.chaos.running_job import StartedJob
+from lockstep.chaos.running_job import StartedJob, runs
 from lockstep.chaos.timeline import Timeline
 from lockstep.chaos.vocabulary import Action, Deed, Member, Part
 from lockstep.chaos.watching import Attendance, Reader
@@ -72,10 +72,14 @@ class Runner:
     replicas: int
     stop_asked: Callable[[], bool] = lambda: False
     attendance: Attendance = made(default_factory=Attendance)
+    able: Attendance = made(default_factory=Attendance)
+    """Those that were well once and whose processes go on, whatever they say: a store that cannot be written silences
+    everybody, and that is no excuse for standing still."""
     doings: list[Doing] = made(default_factory=list)
     findings: list[str] = made(default_factory=list)
     _event: int = 0
     _restarts: int = 0
+    _were_well: set[tuple[str, int]] = made(default_factory=set)
 
     def run(self, schedule: Sequence[Planned], actions: Mapping[str, Action], duration_s: float) -> None:
         """Carry the schedule out; returns when everything is over and the job has recovered, or had time to."""
@@ -104,7 +108,11 @@ class Runner:
         self.running.feeding.check()
         self._look_at_job()
         self._tell_events()
-        well = sorted(one.name for one in self.running.healthy())
+        members = self.running.members()
+        well = sorted(one.name for one in members if one.healthy)
+        self._were_well |= {(one.name, one.incarnation) for one in members if one.healthy}
+        go_on = [one for one in members if (one.name, one.incarnation) in self._were_well and runs(one.pid)]
+        self.able.sample(sorted(one.name for one in go_on), wall_us())
         came, left = self.attendance.sample(well, wall_us())
         for name in left:
             self.timeline.add("consequence", f"{name} left: {len(well)} of {self.replicas} replicas compute")
@@ -164,7 +172,7 @@ class Runner:
         assert one.deed is not None
         now_us = wall_us()
         self._ask_happened(one)
-        done = one.deed.happened is not None and one.happened
+        done = one.deed.happened is not None and one.happened and (one.deed.ended is None or one.deed.ended())
         if not one.undone_us and (done or now_us >= one.begun_us + one.deed.lasts_s * US_PER_S):
             self._undo(one)
         if one.undone_us and now_us >= one.struck_us + SETTLE_S * US_PER_S and self._recovered(one):

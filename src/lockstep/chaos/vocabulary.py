@@ -158,6 +158,9 @@ class Deed:
     """For what happens later or not at all (a crash in a window): whether it did. Asked before ``undo`` and after.
 
     Once it is True, ``undo`` is called at once; an action that never happened is marked so in the report."""
+    ended: Callable[[], bool] | None = None
+    """For what goes on after it has happened (a process that stands still): whether it is over by itself. ``undo`` is
+    called then, or when ``lasts_s`` have passed."""
 
 
 class Action(ABC):

@@ -24,6 +24,7 @@ STATE_STYLES = {
     "stopping": "bold cyan",
     "stopped": "bold cyan",
     "degraded": "bold red",
+    "stalled": "bold red",
     "not running": "bold red",
 }
 _REPLICA_STYLES = {
@@ -81,7 +82,7 @@ def live_table(job: str, overview: Overview, note: str = "") -> Group:
     """What is redrawn: the job in one line, its replicas, and why if it is not well."""
     health = overview.health
     parts: list[Text | Table] = [_job_line(job, overview), replica_table(health.replicas)]
-    if health.state in ("degraded", "not running") and not note:
+    if health.state in ("degraded", "stalled", "not running") and not note:
         parts.append(Text(f"{health.state}: {health.reason}", style="bold red"))
     elif health.state == "starting":
         parts.append(Text(f"{health.reason}: {_WAIT_NOTE}", style="dim"))

@@ -102,7 +102,7 @@ def status_line(job: str, overview: Overview) -> str:
     if overview.dead_letters:
         parts.append(f"{overview.dead_letters} dead letters")
     replicas = "; ".join(_replica_words(one) for one in health.replicas)
-    why = f" ({health.reason})" if health.state == "degraded" else ""
+    why = f" ({health.reason})" if health.state in ("degraded", "stalled") else ""
     return f"{', '.join(parts)}{why}: {replicas}"
 
 
@@ -157,6 +157,10 @@ def replica_json(replica: ReplicaHealth) -> dict[str, Any]:
         "epoch_ms": round(replica.epoch_s * 1000, 1),
         "restarts": replica.restarts,
         "starting_s": None if replica.starting_s is None else round(replica.starting_s, 1),
+        "working_on": replica.working_on if replica.working_on >= 0 else None,
+        "under_way_s": round(replica.under_way_s, 1),
+        "tasks": replica.tasks,
+        "tasks_done": replica.tasks_done,
         "pid": replica.pid,
         "note": replica.note,
     }

@@ -25,7 +25,7 @@ def status(
     job: JobName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
 ) -> None:
-    """Say how a job is (healthy, starting, degraded, stopping, stopped, not running), with lag and latency.
+    """Say how a job is (healthy, starting, degraded, stalled, stopping, stopped, not running), with lag and latency.
 
     Exit code 0 if healthy, 1 if not: a probe needs nothing else.
 
@@ -87,8 +87,8 @@ def _show(report: dict[str, Any], overview: Overview) -> None:
         out.print()
         out.print(replica_table(health.replicas))
     for replica in health.replicas:
-        if replica.note:
-            out.print(Text(f"{replica.replica}: {replica.note}"))
+        for said in filter(None, (replica.note, replica.work)):
+            out.print(Text(f"{replica.replica}: {said}"))
     for spare in report["spares"]:
         out.print(Text(f"spare: {'ready' if spare['ready'] else 'booting'}, pid {spare['pid']}"))
     out.print()

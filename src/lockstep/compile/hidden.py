@@ -5,16 +5,18 @@ A source emits only the hidden columns that the compiled plan needs: carrying on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from lockstep.connect.protocols import ORDER
 from lockstep.plan.expression import Call, Expression, walk
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.loops import LoopHead, loop_journal
+from lockstep.plan.newest import drops_positions, keeps_positions
 from lockstep.plan.stages import Stage, stage_journal
-from lockstep.plan.steps import EventTime, FlatMap, Map, MapBatches, Source, Step, event_times_before
+from lockstep.plan.steps import EventTime, FlatMap, Map, MapBatches, Sink, Source, Step, event_times_before
 from lockstep.store.types import arrow_type
 
 MARK = "__mark"
@@ -30,6 +32,9 @@ POSITION = (SOURCE, PARTITION, OFFSET)
 PART = "__part"
 """Where a record was made from another one: which of them it is. Records of one position are ordered by it."""
 PART_BITS = 20
+ORDER_TIME = "__order_time"
+"""With results of a keyed step: the latest event time among those that its key has given so far in the epoch. Later
+results of a key have no earlier one, so in the order of this time they stand as they were given."""
 
 TYPES = {
     MARK: "boolean",
@@ -39,6 +44,8 @@ TYPES = {
     PARTITION: "string",
     OFFSET: "bigint",
     PART: "bigint",
+    ORDER: "string",
+    ORDER_TIME: "timestamp",
 }
 
 
@@ -96,48 +103,72 @@ class Hidden:
         return tuple(names)
 
 
-def hidden_of(stage: Stage) -> dict[str, Hidden]:
-    """Per source of a stage, by its name in the ledger, the hidden columns that the steps below it ask for."""
+def ordered_sinks(stages: Sequence[Stage]) -> frozenset[str]:
+    """The sinks that take their rows in order: those with a key, and journals whose readers ask for positions."""
+    names = {sink.id for stage in stages for sink in stage.sinks}
+    found = frozenset(sink.id for stage in stages for sink in stage.sinks if sink.spec.key)
+    while True:
+        asked = {name for stage in stages for name, one in hidden_of(stage, found).items() if one.position}
+        if asked & names <= found:
+            return found
+        found |= asked & names
+
+
+def hidden_of(stage: Stage, ordered: frozenset[str] = frozenset()) -> dict[str, Hidden]:
+    """Per source of a stage, by its name in the ledger, the hidden columns that the steps below it ask for.
+
+    ``ordered`` are the sinks that take their rows in order.
+    """
     found: dict[str, Hidden] = {}
     for step in stage.steps:
         if isinstance(step, Source):
-            found[step.id] = _needed(_downstream(stage, {id(step)}))
+            found[step.id] = _needed(stage, [step], ordered)
         if isinstance(step, LoopHead):
             name, timed = loop_journal(step), bool(event_times_before(step.input))
-            found[name] = _journal_hidden(name, [step, *_downstream(stage, {id(step)})], timed=timed)
+            found[name] = _journal_hidden(name, _needed(stage, [step], ordered), timed=timed)
     for read in stage.reads:
         readers = [step for step in stage.steps if stage.is_cut(step, read)]
-        below = [*readers, *_downstream(stage, {id(step) for step in readers})]
         # Whoever declares an event time anew has no use for the old one.
         timed = bool(event_times_before(read)) and not all(isinstance(step, EventTime) for step in readers)
-        found[stage_journal(read)] = _journal_hidden(stage_journal(read), below, timed=timed)
+        name = stage_journal(read)
+        found[name] = _journal_hidden(name, _needed(stage, readers, ordered), timed=timed)
     return found
 
 
-def _journal_hidden(name: str, below: list[Step], *, timed: bool) -> Hidden:
+def _journal_hidden(name: str, needed: Hidden, *, timed: bool) -> Hidden:
     """A journal inside the job brings its records' event times back, like an ``event_time`` step of its own name."""
-    needed = _needed(below)
     return replace(needed, event_times=(name, *needed.event_times)) if timed else needed
 
 
-def _needed(steps: list[Step]) -> Hidden:
+def _needed(stage: Stage, readers: Sequence[Step], ordered: frozenset[str]) -> Hidden:
+    """What these steps, which read a source, and all below them in the stage ask for."""
+    steps = _downstream(stage, readers)
     keyed = any(isinstance(step, KeyedStep) for step in steps)
     skips = any(isinstance(step, Map | FlatMap | MapBatches) and step.on_error == "skip" for step in steps)
+    keeping = keeps_positions(stage)
+    reached = _downstream(stage, readers, lambda step: not drops_positions(step) or id(step) in keeping)
     return Hidden(
         event_times=tuple(step.id for step in steps if isinstance(step, EventTime)),
         epoch_time=keyed or any(_uses_epoch_time(step) for step in steps),
-        position=keyed or skips,
+        position=keyed or skips or any(isinstance(step, Sink) and step.id in ordered for step in reached),
         ticks=keyed,
     )
 
 
-def _downstream(stage: Stage, reached: set[int]) -> list[Step]:
-    below: list[Step] = []
+def _downstream(stage: Stage, readers: Sequence[Step], passes: Callable[[Step], bool] = lambda _: True) -> list[Step]:
+    """These steps and all below them in the stage, as far as the way down ``passes`` each."""
+    reached = {id(step) for step in readers}
+    return [*readers, *_below(stage, {id(step) for step in readers if passes(step)}, reached, passes)]
+
+
+def _below(stage: Stage, open_steps: set[int], known: set[int], passes: Callable[[Step], bool]) -> Iterator[Step]:
     for step in stage.steps:
-        if any(id(before) in reached and not stage.is_cut(step, before) for before in step.inputs):
-            reached = reached | {id(step)}
-            below.append(step)
-    return below
+        if id(step) not in known and any(
+            id(before) in open_steps and not stage.is_cut(step, before) for before in step.inputs
+        ):
+            if passes(step):
+                open_steps.add(id(step))
+            yield step
 
 
 def _uses_epoch_time(step: Step) -> bool:

@@ -16,12 +16,14 @@ from pyspark.sql.types import StructType
 from lockstep.compile.determinism import check_plan
 from lockstep.compile.digests import HASHES, hash_columns
 from lockstep.compile.explain import explained
-from lockstep.compile.hidden import Hidden, hidden_of, step_expressions
+from lockstep.compile.hidden import Hidden, hidden_of, ordered_sinks, step_expressions
+from lockstep.compile.order import as_text
 from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.registry import FAMILIES
 from lockstep.compile.stages import TIME, spark_schema_text, taken_up
 from lockstep.compile.steps import Context, Lowered, lower
 from lockstep.plan.graph import Graph
+from lockstep.plan.newest import keeps_positions
 from lockstep.plan.schema import parse_schema
 from lockstep.plan.specs import StageSource
 from lockstep.plan.stages import Stage, StageSink, stage_journal
@@ -42,6 +44,8 @@ class SinkPart:
     branch: int
     """Its number; sinks that take the same rows share one."""
     schema: pa.Schema
+    ordered: bool = False
+    """Whether the branch's rows have, after their columns, what orders them."""
 
 
 def rows_column(branch: int) -> str:
@@ -89,8 +93,9 @@ def compile_job(
     """
     assert FAMILIES, "every kind of step has registered its lowering"
     written: dict[str, StructType] = {}
+    ordered = ordered_sinks(graph.stages)
     return tuple(
-        _StageCompiler(stage, source_frame, dead_letters, on_lowered, written, one_task=one_task).compiled()
+        _StageCompiler(stage, source_frame, dead_letters, on_lowered, written, ordered, one_task=one_task).compiled()
         for stage in graph.stages
     )
 
@@ -105,13 +110,23 @@ class _StageCompiler:
         dead_letters: DeadLetters | None,
         on_lowered: Callable[[Step, DataFrame], None] | None,
         written: dict[str, StructType],
+        ordered: frozenset[str],
         *,
         one_task: bool,
     ) -> None:
         self._stage = stage
         self._journals: dict[str, Source] = {}
+        above = [step for sink in stage.sinks if sink.id in ordered for step in stage.upstream(sink)]
         self._context = Context(
-            self._noting(source_frame), hidden_of(stage), dead_letters, written, stage.output_mode, one_task
+            source_frame=self._noting(source_frame),
+            hidden=hidden_of(stage, ordered),
+            dead_letters=dead_letters,
+            written=written,
+            output_mode=stage.output_mode,
+            one_task=one_task,
+            ordered=ordered,
+            above_ordered=frozenset(map(id, above)),
+            keeping=keeps_positions(stage),
         )
         self._on_lowered = on_lowered
         self._lowered: dict[int, Lowered] = {}
@@ -123,21 +138,22 @@ class _StageCompiler:
             self._lower(step)
         for sink in self._stage.sinks:
             if isinstance(sink, StageSink):
-                self._context.written[sink.id] = self._lowered[id(sink)].frame.schema
+                self._context.written[sink.id] = _visible_schema(self._lowered[id(sink)])
         times = tuple(step.id for step in self._stage.event_times)
         frame, parts = self._united()
         return Compiled(self._stage, frame, parts, times, tuple(self._journals.values()))
 
     def _united(self) -> tuple[DataFrame, tuple[SinkPart, ...]]:
         branches = self._stage.branches
-        frames = [self._lowered[id(first)].frame for first, *_ in branches]
-        schemas = [frame.schema for frame in frames]
-        tagged = [
-            _branch(frame, sinks[0], number, schemas)
-            for number, (frame, sinks) in enumerate(zip(frames, branches, strict=True))
-        ]
+        # If one of the sinks that share a branch takes its rows in order, all of them get them so.
+        ends = [max((self._lowered[id(sink)] for sink in sinks), key=lambda one: len(one.hidden)) for sinks in branches]
+        schemas = [end.frame.schema for end in ends]
+        tagged = [_branch(end, branches[number][0], number, schemas) for number, end in enumerate(ends)]
         number_of = {sink.id: number for number, sinks in enumerate(branches) for sink in sinks}
-        parts = (SinkPart(sink, number_of[sink.id], _arrow(schemas[number_of[sink.id]])) for sink in self._stage.sinks)
+        parts = []
+        for sink in self._stage.sinks:
+            end = ends[number_of[sink.id]]
+            parts.append(SinkPart(sink, number_of[sink.id], _arrow(_visible_schema(end)), bool(end.hidden)))
         return reduce(DataFrame.union, tagged), tuple(parts)
 
     def _lower(self, step: Step) -> None:
@@ -179,14 +195,21 @@ def _adds_exactly(step: Step) -> bool:
     return all(one.exact_floats for one in upstream(step) if isinstance(one, Aggregate))
 
 
-def _branch(frame: DataFrame, sink: Sink, number: int, schemas: list[StructType]) -> DataFrame:
+def _visible_schema(end: Lowered) -> StructType:
+    return StructType(end.frame.schema.fields[: len(end.columns)])
+
+
+def _branch(end: Lowered, sink: Sink, number: int, schemas: list[StructType]) -> DataFrame:
+    hashes = hash_columns(_visible_schema(end), sink.id)
+    # Rows of one position are ordered by what they say.
+    order = [sf.concat(sf.col(name), as_text(hashes[0])).alias(name) for name in end.hidden_names]
+    values = [*(sf.col(f"`{name}`") for name in end.columns), *order]
     rows = []
     for other, schema in enumerate(schemas):
-        own = sf.struct(*(sf.col(f"`{name}`") for name in frame.columns)) if other == number else sf.lit(None)
+        own = sf.struct(*values) if other == number else sf.lit(None)
         # Every field may be null, also one that never is in its own sink: Arrow refuses a null struct of such fields.
         rows.append(own.cast(StructType.fromDDL(spark_schema_text(schema))).alias(rows_column(other)))
-    hashes = hash_columns(frame.schema, sink.id)
-    return frame.select(sf.lit(number).alias(BRANCH), *hashes, *rows)
+    return end.frame.select(sf.lit(number).alias(BRANCH), *hashes, *rows)
 
 
 def _arrow(schema: StructType) -> pa.Schema:

@@ -11,9 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from lockstep.compile.hidden import EVENT_TIME, MARK
+from lockstep.compile.hidden import EVENT_TIME, MARK, TYPES
 from lockstep.compile.keyed import _keyed, operator_of
+from lockstep.compile.order import order_of
 from lockstep.compile.steps import Context, Lowered, _column, _lower
+from lockstep.connect.protocols import ORDER
 from lockstep.connect.tables import Table
 from lockstep.keyed.cogroup import CoGroupOperator
 from lockstep.keyed.operator import Operator
@@ -34,7 +36,8 @@ _BROADCAST_BYTES_MAX = 64 << 20
 def _interval_join(step: IntervalJoin, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
     """Keys equal, and the right time within the bounds: from these Spark finds out how long to keep a record."""
     _check_types(step, inputs[0].frame, inputs[1].frame)
-    left, right = _with_time(inputs[0], "left"), _with_time(inputs[1], "right")
+    keeping = id(step) in context.keeping
+    left, right = _with_time(inputs[0], "left", keeping=keeping), _with_time(inputs[1], "right", keeping=keeping)
     left_time, right_time = sf.col(_time("left")), sf.col(_time("right"))
     in_time = (right_time >= left_time + _interval(step.lower_us)) & (
         right_time <= left_time + _interval(step.upper_us)
@@ -42,10 +45,10 @@ def _interval_join(step: IntervalJoin, inputs: tuple[Lowered, ...], context: Con
     frame = left.join(right, _keys_equal(step) & in_time, _SPARKS_NAMES[step.how])
     # Without a partner one of the two is null, and greatest passes over it.
     at = (sf.greatest(left_time, right_time) - _interval(1)).alias(EVENT_TIME)
-    return _result(step, frame, [], at)
+    return _result(step, frame, [], at, keeping=keeping)
 
 
-def _with_time(given: Lowered, side: Side) -> DataFrame:
+def _with_time(given: Lowered, side: Side, *, keeping: bool) -> DataFrame:
     """One side under names of its own, with its event time a microsecond later.
 
     Spark drops a record whose time is at or before the watermark, but one that is exactly as late as allowed is in
@@ -56,26 +59,37 @@ def _with_time(given: Lowered, side: Side) -> DataFrame:
     assert metadata, "a stream with an event time has a watermark"
     time = (sf.col(EVENT_TIME) + _interval(1)).alias(_time(side), metadata=metadata)
     # A record without a time could neither match nor ever be forgotten.
-    return given.records.filter(sf.col(EVENT_TIME).isNotNull()).select(*_renamed(given, side), time)
+    order = _order(given, side, keeping=keeping)
+    return given.records.filter(sf.col(EVENT_TIME).isNotNull()).select(*_renamed(given, side), *order, time)
 
 
 @_lower.register
 def _window_join(step: WindowJoin, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
     """Keys equal and the window too: Spark forgets a window's records when it closes."""
     _check_types(step, inputs[0].frame, inputs[1].frame)
-    left, right = _with_window(inputs[0], "left", step.window), _with_window(inputs[1], "right", step.window)
+    keeping = id(step) in context.keeping
+    left, right = (
+        _with_window(given, side, step.window, keeping=keeping) for given, side in zip(inputs, _SIDES, strict=True)
+    )
     same = _keys_equal(step) & (sf.col(_window("left")) == sf.col(_window("right")))
     frame = left.join(right, same, _SPARKS_NAMES[step.how])
     window = sf.coalesce(sf.col(_window("left")), sf.col(_window("right")))
     bounds = [window.getField(part).alias(name) for part, name in zip(("start", "end"), WINDOW_COLUMNS, strict=True)]
-    return _result(step, frame, bounds, (window.getField("end") - _interval(1)).alias(EVENT_TIME))
+    at = (window.getField("end") - _interval(1)).alias(EVENT_TIME)
+    return _result(step, frame, bounds, at, keeping=keeping)
 
 
-def _with_window(given: Lowered, side: Side, window: JoinWindow) -> DataFrame:
+def _with_window(given: Lowered, side: Side, window: JoinWindow, *, keeping: bool) -> DataFrame:
     """One side under names of its own, and its window in the place of its event time: Spark wants one of the two."""
     every_us = window.every_us if isinstance(window, Sliding) else window.size_us
     sizes = [f"{us} microseconds" for us in (window.size_us, every_us, window.offset_us)]
-    return given.records.select(*_renamed(given, side), sf.window(EVENT_TIME, *sizes).alias(_window(side)))
+    order = _order(given, side, keeping=keeping)
+    return given.records.select(*_renamed(given, side), *order, sf.window(EVENT_TIME, *sizes).alias(_window(side)))
+
+
+def _order(given: Lowered, side: Side, *, keeping: bool) -> list[SparkColumn]:
+    """What orders the records of one side, where a keyed sink has to know which of two results is the newer."""
+    return [order_of(given).alias(f"{ORDER}_{side}")] if keeping else []
 
 
 @_lower.register
@@ -136,9 +150,17 @@ def _table(step: TableJoin, session: SparkSession) -> tuple[DataFrame, bool]:
     return rows, file.stat().st_size <= _BROADCAST_BYTES_MAX
 
 
-def _result(step: IntervalJoin | WindowJoin, frame: DataFrame, bounds: list[SparkColumn], at: SparkColumn) -> Lowered:
+def _result(
+    step: IntervalJoin | WindowJoin, frame: DataFrame, bounds: list[SparkColumn], at: SparkColumn, *, keeping: bool
+) -> Lowered:
+    """Of results of one time the one with the newer record is the newer; then the other record decides."""
     keys, rest = _visible(step)[: len(step.on)], _visible(step)[len(step.on) :]
-    return Lowered(frame.select(*keys, *bounds, *rest, at), step.columns, ((EVENT_TIME, "timestamp"),))
+    hidden, order = [(EVENT_TIME, "timestamp")], []
+    if keeping:
+        both = [sf.coalesce(sf.col(f"{ORDER}_{side}"), sf.lit("")) for side in _SIDES]
+        order = [sf.concat(sf.greatest(*both), sf.lit(" "), sf.least(*both)).alias(ORDER)]
+        hidden.append((ORDER, TYPES[ORDER]))
+    return Lowered(frame.select(*keys, *bounds, *rest, at, *order), step.columns, tuple(hidden))
 
 
 def _visible(step: IntervalJoin | WindowJoin | TableJoin) -> list[SparkColumn]:

@@ -68,19 +68,26 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
     prepared = [_prepared(step, number, given) for number, given in enumerate(inputs)]
     schemas = tuple(_values_schema(step, number, inputs[number], frame) for number, (frame, _) in enumerate(prepared))
     operator = operator_of(step, schemas)
+    timed = any(_is_timed(given) for given in inputs)
+    # Without event times results are in order of their numbers, which they have anyway.
+    ordered = timed and id(step) in context.above_ordered
     packets = [
         frame.mapInArrow(Packer(number, BUCKETS, _packed_schema(frame), layout.keys is None, _is_timed(given)), PACKED)
         for number, ((frame, layout), given) in enumerate(zip(prepared, inputs, strict=True))
     ]
     processor = KeyedProcessor(
-        step.id, operator, [layout for _, layout in prepared], [_packed_schema(frame) for frame, _ in prepared]
+        step.id,
+        operator,
+        [layout for _, layout in prepared],
+        [_packed_schema(frame) for frame, _ in prepared],
+        ordered=ordered,
     )
     packed = together(reduce(DataFrame.union, packets), one_task=context.one_task)
     results = packed.groupBy("bucket").transformWithState(
         processor, StructType.fromDDL(RESULTS), context.output_mode, "None"
     )
-    timed = any(_is_timed(given) for given in inputs)
-    outputs = [_output(step, results, number, schema, timed=timed) for number, schema in enumerate(operator.outputs)]
+    unpackers = [Unpacker(step.id, schema, timed=timed, ordered=ordered) for schema in operator.outputs]
+    outputs = [_output(results, number, unpacker) for number, unpacker in enumerate(unpackers)]
     sides = dict(zip(step.side_outputs, outputs[1:], strict=True))
     return Lowered(outputs[0].frame, step.columns, outputs[0].hidden, sides)
 
@@ -183,10 +190,10 @@ def _values_schema(step: KeyedStep, number: int, given: Lowered, frame: DataFram
     return pa.schema([(name, field.type) for name, field in zip(names, types, strict=True)])
 
 
-def _output(step: KeyedStep, results: DataFrame, number: int, schema: pa.Schema, *, timed: bool) -> Lowered:
-    names = [EVENT_TIME] if timed else []
-    hidden = tuple((name, TYPES.get(name, "timestamp")) for name in (*names, EPOCH_TIME, SOURCE, PARTITION, OFFSET))
-    unpacker = Unpacker(step.id, schema, timed=timed)
-    made = from_arrow_schema(unpacker.full_schema(), prefer_timestamp_ntz=True)
-    frame = results.filter(sf.col("output") == number).mapInArrow(unpacker, made)
-    return Lowered(frame, tuple(schema.names), hidden)
+def _output(results: DataFrame, number: int, unpacker: Unpacker) -> Lowered:
+    schema = unpacker.full_schema()
+    columns, hidden = unpacker.schema.names, schema.names[len(unpacker.schema) :]
+    frame = results.filter(sf.col("output") == number).mapInArrow(
+        unpacker, from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    )
+    return Lowered(frame, tuple(columns), tuple((name, TYPES.get(name, "timestamp")) for name in hidden))

@@ -13,12 +13,12 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from lockstep.compile.hidden import EPOCH_TIME, EVENT_TIME, OFFSET, PARTITION, SOURCE
+from lockstep.compile.hidden import EPOCH_TIME, EVENT_TIME, OFFSET, ORDER_TIME, PARTITION, SOURCE
 from lockstep.errors import carried_by_spark
 from lockstep.keyed.codec import decode, encode
 from lockstep.keyed.engine import Engine, Layout, Tick
 from lockstep.keyed.operator import Operator
-from lockstep.keyed.results import batch_of
+from lockstep.keyed.results import EMITTED, batch_of
 
 PACKED = "bucket int, input int, tick boolean, blob binary"
 RESULTS = "output int, bucket int, epoch_time_us bigint, blob binary"
@@ -112,8 +112,11 @@ class _SparkStore:
 class KeyedProcessor(StatefulProcessor):  # type: ignore[misc]
     """Runs the engine for each bucket. Spark calls it with the packets and ticks of one bucket after the other."""
 
-    def __init__(self, step: str, operator: Operator, layouts: Sequence[Layout], schemas: Sequence[pa.Schema]) -> None:
+    def __init__(
+        self, step: str, operator: Operator, layouts: Sequence[Layout], schemas: Sequence[pa.Schema], *, ordered: bool
+    ) -> None:
         self._step = step
+        self._ordered = ordered
         self._operator = operator
         self._layouts = layouts
         self._schemas = schemas
@@ -123,7 +126,7 @@ class KeyedProcessor(StatefulProcessor):  # type: ignore[misc]
         name = StructType([StructField("name", StringType())])
         page = StructType([StructField("page", BinaryType())])
         self._store = _SparkStore(handle.getMapState("pages", name, page))
-        self._engine = Engine(self._step, self._operator, self._layouts)
+        self._engine = Engine(self._step, self._operator, self._layouts, ordered=self._ordered)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803, ARG002
         """One bucket for one epoch."""
@@ -155,10 +158,11 @@ class Unpacker:
     step: str
     schema: pa.Schema
     timed: bool
+    ordered: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The shape that ``mapInArrow`` wants."""
-        packed = pa.schema([*self.schema, ("at_us", pa.int64()), ("number", pa.int64())])
+        packed = pa.schema([*self.schema, *((name, pa.int64()) for name in EMITTED[: 3 if self.ordered else 2])])
         for batch in batches:
             _, buckets, epoch_times, blobs = batch.columns
             for bucket, epoch_time_us, blob in zip(buckets, epoch_times, blobs, strict=True):
@@ -166,10 +170,11 @@ class Unpacker:
                 yield self._with_hidden(records, bucket.as_py(), epoch_time_us.as_py())
 
     def _with_hidden(self, records: pa.RecordBatch, bucket: int, epoch_time_us: int) -> pa.RecordBatch:
-        *values, at_us, numbers = records.columns
-        rows = records.num_rows
+        width, rows = len(self.schema), records.num_rows
+        values, (at_us, numbers, *order_us) = records.columns[:width], records.columns[width:]
         hidden = [
             *([at_us.cast(_TIME)] if self.timed else []),
+            *(one.cast(_TIME) for one in order_us),
             pa.repeat(pa.scalar(epoch_time_us, _TIME), rows),
             pa.repeat(pa.scalar(self.step, pa.string()), rows),
             pa.repeat(pa.scalar(str(bucket), pa.string()), rows),
@@ -180,5 +185,6 @@ class Unpacker:
     def full_schema(self) -> pa.Schema:
         """The output's fields and the hidden ones."""
         time = [pa.field(EVENT_TIME, _TIME)] if self.timed else []
+        time += [pa.field(ORDER_TIME, _TIME)] if self.ordered else []
         position = [(SOURCE, pa.string()), (PARTITION, pa.string()), (OFFSET, pa.int64())]
         return pa.schema([*self.schema, *time, pa.field(EPOCH_TIME, _TIME), *(pa.field(*one) for one in position)])

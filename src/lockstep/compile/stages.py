@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from lockstep.compile.hidden import EVENT_TIME, MARK
+from lockstep.compile.hidden import EVENT_TIME
 from lockstep.plan.expression import Column
 from lockstep.plan.loops import ROUND, LoopHead
 from lockstep.plan.schema import Schema, parse_schema
@@ -28,25 +28,23 @@ def spark_schema_text(schema: StructType) -> str:
     return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)
 
 
-def handed_on(step: StageSink, given: Lowered) -> DataFrame:
+def handed_on(step: StageSink, given: Lowered) -> dict[str, SparkColumn]:
     """What a stage writes: the columns, and the event time if there is one."""
-    records = given.frame.filter(sf.col(MARK).isNull()) if given.marked else given.frame
-    time = [sf.col(EVENT_TIME).alias(TIME)] if EVENT_TIME in given.hidden_names else []
-    return records.select(*(sf.col(f"`{name}`") for name in step.columns), *time)
+    time = {TIME: sf.col(EVENT_TIME)} if EVENT_TIME in given.hidden_names else {}
+    return {**{name: sf.col(f"`{name}`") for name in step.columns}, **time}
 
 
-def sent_back(given: Lowered, written: StructType) -> DataFrame:
+def sent_back(given: Lowered, written: StructType) -> dict[str, SparkColumn]:
     """What a loop's end writes: the head's columns in its types, one round later."""
-    records = given.frame.filter(sf.col(MARK).isNull()) if given.marked else given.frame
-    columns = []
+    columns = {}
     for field in written.fields:
         value = sf.col(f"`{field.name}`")
         if field.name == ROUND:
             value = sf.col(ROUND) + sf.lit(1)
         elif field.name == TIME:
             value = sf.col(EVENT_TIME) if EVENT_TIME in given.hidden_names else sf.lit(None)
-        columns.append(value.cast(field.dataType).alias(field.name))
-    return records.select(*columns)
+        columns[field.name] = value.cast(field.dataType)
+    return columns
 
 
 def loop_schema(head: LoopHead, given: Lowered) -> StructType:

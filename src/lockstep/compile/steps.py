@@ -17,6 +17,7 @@ from lockstep.compile.hidden import (
     EPOCH_TIME,
     EVENT_TIME,
     MARK,
+    OFFSET,
     PART,
     TYPES,
     WATERMARK,
@@ -26,10 +27,12 @@ from lockstep.compile.hidden import (
     mark_of,
     wants_epoch_time,
 )
+from lockstep.compile.order import order_of
 from lockstep.compile.python_steps import DeadLetters, Kind, PythonStep, PythonSteps
 from lockstep.compile.stages import handed_on, loop_schema, sent_back, taken_up
 from lockstep.compile.tasks import together
 from lockstep.compile.types import check_comparisons, check_same_types
+from lockstep.connect.protocols import ORDER
 from lockstep.errors import ExpressionError
 from lockstep.plan.expression import Expression
 from lockstep.plan.loops import ROUND, LoopEnd, LoopHead, loop_journal
@@ -106,6 +109,12 @@ class Context:
     """Of the query that is being made."""
     one_task: bool = False
     """Whether nothing is computed side by side."""
+    ordered: frozenset[str] = frozenset()
+    """The sinks that take their rows in order."""
+    above_ordered: frozenset[int] = frozenset()
+    """The ids of the steps whose results reach such a sink in this query."""
+    keeping: frozenset[int] = frozenset()
+    """The ids of the steps that keep the newest position of what they put together."""
 
 
 def lower(step: Step, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
@@ -252,15 +261,19 @@ def _aggregate(step: Aggregate, inputs: tuple[Lowered, ...], context: Context) -
     for _, expression in step.aggregates:
         check_comparisons(expression, records, step.id)
     values = [to_column(expression, rewrite).alias(name) for name, expression in step.aggregates]
-    grouped = records.groupBy(*keys, *window).agg(*values)
+    newest = [sf.max(order_of(given)).alias(ORDER)] if id(step) in context.keeping else []
+    grouped = records.groupBy(*keys, *window).agg(*values, *newest)
     bounds = [sf.col("__window.start").alias("window_start"), sf.col("__window.end").alias("window_end")]
     names = [sf.col(f"`{name}`") for name, _ in step.keys]
     results = [sf.col(f"`{name}`") for name, _ in step.aggregates]
+    order = ((ORDER, TYPES[ORDER]),) if newest else ()
+    results += [sf.col(name) for name, _ in order]
     if not window:
-        return Lowered(grouped.select(*names, *results), step.columns)
+        return Lowered(grouped.select(*names, *results), step.columns, order)
     # The time of a result is the last instant of its window, should a later stage ask for it.
     time = sf.timestamp_micros(sf.unix_micros(sf.col("__window.end")) - 1).alias(EVENT_TIME)
-    return Lowered(grouped.select(*names, *bounds, *results, time), step.columns, ((EVENT_TIME, "timestamp"),))
+    hidden = (*order, (EVENT_TIME, "timestamp"))
+    return Lowered(grouped.select(*names, *bounds, *results, time), step.columns, hidden)
 
 
 def _window(window: Window) -> SparkColumn:
@@ -292,7 +305,7 @@ def _map_batches(step: MapBatches, inputs: tuple[Lowered, ...], context: Context
 
 def _python(step: Map | FlatMap | MapBatches, kind: Kind, given: Lowered, context: Context) -> Lowered:
     hidden = given.hidden
-    if kind == "flat_map" and WATERMARK in given.hidden_names and PART not in given.hidden_names:
+    if kind == "flat_map" and OFFSET in given.hidden_names and PART not in given.hidden_names:
         hidden = (*hidden, (PART, TYPES[PART]))
     runner = PythonStep(
         step=step.id,
@@ -315,14 +328,12 @@ def _python(step: Map | FlatMap | MapBatches, kind: Kind, given: Lowered, contex
 
 @_lower.register
 def _stage_sink(step: StageSink, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
-    frame = handed_on(step, inputs[0])
-    return Lowered(frame, tuple(frame.columns))
+    return _ended(step, inputs[0], context, handed_on(step, inputs[0]))
 
 
 @_lower.register
 def _loop_end(step: LoopEnd, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
-    frame = sent_back(inputs[0], context.written[step.id])
-    return Lowered(frame, tuple(frame.columns))
+    return _ended(step, inputs[0], context, sent_back(inputs[0], context.written[step.id]))
 
 
 @_lower.register
@@ -337,8 +348,15 @@ def _loop_head(step: LoopHead, inputs: tuple[Lowered, ...], context: Context) ->
 
 @_lower.register
 def _sink(step: Sink, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
-    (given,) = inputs
-    return Lowered(given.records.select(*(sf.col(f"`{name}`") for name in step.columns)), step.columns)
+    return _ended(step, inputs[0], context, {name: sf.col(f"`{name}`") for name in step.columns})
+
+
+def _ended(step: Sink, given: Lowered, context: Context, wanted: Mapping[str, SparkColumn]) -> Lowered:
+    """What a sink takes: the wanted columns of the records, and what orders them if it asks for it."""
+    order = [order_of(given).alias(ORDER)] if step.id in context.ordered else []
+    visible = [column.alias(name) for name, column in wanted.items()]
+    hidden = ((ORDER, TYPES[ORDER]),) if order else ()
+    return Lowered(given.records.select(*visible, *order), tuple(wanted), hidden)
 
 
 def _hidden(given: Lowered) -> list[SparkColumn]:

@@ -19,6 +19,9 @@ from lockstep.store.protocols import Entry, Holder, Item, Positions
 
 StageFormat = Literal["parquet", "jsonl", "arrow"]
 
+ORDER = "__order"
+"""The hidden column that says which of two rows is newer: text that compares byte by byte."""
+
 
 @dataclass(frozen=True)
 class Advance:
@@ -104,7 +107,11 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class Output:
-    """An epoch's rows for one sink: in memory if few, else in staged files (never both)."""
+    """An epoch's rows for one sink: in memory if few, else in staged files (never both).
+
+    For a sink with a key (and for journals inside a job) rows are in order: of two with one key the later one is the
+    newer. Those in memory stand in it; staged ones carry it in a column :data:`ORDER`, and each file is sorted by it.
+    """
 
     schema: pa.Schema
     table: pa.Table | None = None
@@ -166,6 +173,7 @@ class Place:
 
 
 __all__ = [
+    "ORDER",
     "ROWS_PER_CHUNK_BITS",
     "Advance",
     "Entry",

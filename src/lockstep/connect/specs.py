@@ -156,6 +156,7 @@ class FilesSink:
     format: SinkFormat = "parquet"
 
     kind: ClassVar[str] = "files"
+    key: ClassVar[tuple[str, ...]] = ()
     guarantee: ClassVar[Guarantee] = "exactly-once"
 
     def __post_init__(self) -> None:
@@ -204,6 +205,7 @@ class ConsoleSink:
     rows_max: int = 20
 
     kind: ClassVar[str] = "console"
+    key: ClassVar[tuple[str, ...]] = ()
     guarantee: ClassVar[Guarantee] = "at-least-once"
 
     def __post_init__(self) -> None:

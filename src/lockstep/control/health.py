@@ -9,12 +9,14 @@ from typing import Literal
 from lockstep.clock import US_PER_S
 from lockstep.store.protocols import Progress
 
-State = Literal["healthy", "starting", "degraded", "stopping", "stopped", "not running"]
+State = Literal["healthy", "starting", "degraded", "stalled", "stopping", "stopped", "not running"]
 Event = tuple[int, int, str, str, str]
 """(id, at_us, kind, replica, text), as the store gives them."""
 
 START_SILENCE_MAX_S = 15.0
 """A process that was started says its first word within a second or two; after this long it never will."""
+LONG_EPOCH_S = 2.0
+"""Longer than an epoch should take: then people want to know what it is doing."""
 _COMPUTING = frozenset({"running", "catching-up"})
 _BOOTING = frozenset({"starting", "seeding"})
 _ENDED = frozenset({"stopped", "failed"})
@@ -47,6 +49,19 @@ class ReplicaHealth:
     note: str
     starting_s: float | None = None
     """For how long it has been starting; None once it computes, or if nobody knows."""
+    working_on: int = -1
+    """The epoch under way, -1 if none is."""
+    under_way_s: float = 0.0
+    tasks: int = 0
+    tasks_done: int = 0
+
+    @property
+    def work(self) -> str:
+        """What it is doing, if that takes long enough to be asked about."""
+        if not self.alive or self.working_on < 0 or self.under_way_s < LONG_EPOCH_S:
+            return ""
+        tasks = f", {self.tasks_done} of {self.tasks} tasks done" if self.tasks else ""
+        return f"epoch {self.working_on} under way for {self.under_way_s:.0f} s{tasks}"
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,8 @@ class Limits:
     wanted: int
     lead_epochs_max: int
     silence_max_s: float
+    publication_max_s: float
+    """Output that is older than this has stopped: three heartbeats."""
 
 
 def histories(events: Iterable[Event], before: Mapping[str, History] | None = None) -> dict[str, History]:
@@ -89,6 +106,7 @@ def judge_health(
     progress: Sequence[Progress],
     history: Mapping[str, History],
     head_epoch: int,
+    published_us: int,
     now_us: int,
     *,
     limits: Limits,
@@ -97,7 +115,8 @@ def judge_health(
     """The state of a job.
 
     Degraded while fewer than two replicas are within the lead: then losing one would be noticed. Of a job that wants
-    one replica (plain mode), that one has to be.
+    one replica (plain mode), that one has to be. Stalled if nothing was published for longer than three heartbeats,
+    whatever the replicas say of themselves; ``published_us`` is when something was, or the run began.
     """
     said = {one.replica: one for one in progress}
     names = sorted({*said, *history})
@@ -109,7 +128,8 @@ def judge_health(
         lag = max(0, head_epoch - word.epoch)
         within = alive and state in _COMPUTING and lag <= limits.lead_epochs_max
         replicas.append(_seen(word, past, now_us, alive=alive, state=state, lag_epochs=lag, within_lead=within))
-    return Health(*_state(replicas, limits.wanted), tuple(replicas))
+    still_s = (now_us - published_us) / US_PER_S
+    return Health(*_state(replicas, limits, still_s), tuple(replicas))
 
 
 def _process(
@@ -145,10 +165,14 @@ def _seen(
         pid=0 if _about_to_speak(said, history) else said.pid,
         note=said.note,
         starting_s=(now_us - history.started_us) / US_PER_S if booting else None,
+        working_on=said.working_on,
+        under_way_s=(now_us - said.begun_us) / US_PER_S if said.begun_us else 0.0,
+        tasks=said.tasks,
+        tasks_done=said.tasks_done,
     )
 
 
-def _state(replicas: Sequence[ReplicaHealth], wanted: int) -> tuple[State, str]:
+def _state(replicas: Sequence[ReplicaHealth], limits: Limits, still_s: float) -> tuple[State, str]:
     ready = [one for one in replicas if one.within_lead]
     others = "; ".join(_complaint(one) for one in replicas if not one.within_lead)
     alive = [one for one in replicas if one.alive]
@@ -157,13 +181,21 @@ def _state(replicas: Sequence[ReplicaHealth], wanted: int) -> tuple[State, str]:
         return ("stopped", "the next run goes on from there") if stopped else ("not running", "no replica is alive")
     if any(one.state == "draining" for one in alive):
         return "stopping", "the epoch under way is finished first"
-    if len(ready) < min(2, wanted):
-        if others and all(one.within_lead or _starts_for_the_first_time(one) for one in replicas):
-            return "starting", others
-        return "degraded", others or f"{len(ready)} of {wanted} replicas were started"
-    if others:
-        return "healthy", f"{len(ready)} of {len(replicas)} replicas are within the lead: {others}"
-    return "healthy", "every replica is within the lead"
+    few = len(ready) < min(2, limits.wanted)
+    if few and others and all(one.within_lead or _starts_for_the_first_time(one) for one in replicas):
+        return "starting", _with_work(others, replicas)
+    if still_s > limits.publication_max_s:
+        return "stalled", _with_work(f"nothing was published for {still_s:.0f} s", replicas, others)
+    if few:
+        return "degraded", others or f"{len(ready)} of {limits.wanted} replicas were started"
+    some = f"{len(ready)} of {len(replicas)} replicas are within the lead: {others}"
+    return "healthy", some if others else "every replica is within the lead"
+
+
+def _with_work(fact: str, replicas: Sequence[ReplicaHealth], others: str = "") -> str:
+    """A fact, and what each replica is doing meanwhile."""
+    work = [f"{one.replica}: {one.work}" for one in replicas if one.work]
+    return "; ".join([fact, *work, *([others] if others else [])])
 
 
 def _starts_for_the_first_time(one: ReplicaHealth) -> bool:

@@ -60,6 +60,7 @@ class Watcher:
             lead_epochs_max=settings.lead_epochs_max,
             # A waiting replica reports with every heartbeat at least; one that is silent this long has left the set.
             silence_max_s=max(settings.lag_timeout_s, 3 * settings.heartbeat_interval_s),
+            publication_max_s=3 * settings.heartbeat_interval_s,
         )
         self._began_us = int(store.fact(RUN_BEGAN) or 0)
         self._last_event = 0
@@ -73,10 +74,12 @@ class Watcher:
         events = self._new_events()
         self._history = histories(events, self._history)
         published = self._recent(head_epoch, now_us)
+        newest = max(published, key=lambda one: one.published_us, default=None)
         health = judge_health(
             self._store.progress(),
             self._history,
             head_epoch,
+            max(self._began_us, newest.published_us if newest is not None else 0),
             now_us,
             limits=self._limits,
             pid_exists=psutil.pid_exists,
@@ -87,7 +90,7 @@ class Watcher:
             published_epoch=max(self._published, default=-1),
             health=health,
             rows_per_s=rows_per_s(published, now_us),
-            latency_ms=latency_ms(published),
+            latency_ms=latency_ms([one for one in published if one.published_us >= now_us - _us(LATENCY_WINDOW_S)]),
             events=tuple(events),
             dead_letters=self._dead_letters.open(),
         )
@@ -100,16 +103,17 @@ class Watcher:
         return [event for event in events if event[1] >= self._began_us]
 
     def _recent(self, head_epoch: int, now_us: int) -> list[Published]:
+        """What was published within the last minute, and the newest however old it is."""
         newest = max(self._published, default=-1)
         first = newest - _LATE_EPOCHS if newest >= 0 else head_epoch - _EPOCHS_LOOKED_BACK
         for one in self._store.published(max(0, first), head_epoch):
             self._published[one.epoch] = one
         newest = max(self._published, default=-1)
-        oldest_us = now_us - LATENCY_WINDOW_S * US_PER_S
+        oldest_us = now_us - _us(LATENCY_WINDOW_S)
         self._published = {
             epoch: one for epoch, one in self._published.items() if one.published_us >= oldest_us or epoch == newest
         }
-        return [one for one in self._published.values() if one.published_us >= oldest_us]
+        return list(self._published.values())
 
 
 def run_settings(store: Store) -> RunSettings:
@@ -123,19 +127,31 @@ def spares(store: Store) -> list[dict[str, Any]]:
     return [one for one in json.loads(store.fact(SPARES) or "[]") if psutil.pid_exists(one["pid"])]
 
 
+def _us(seconds: float) -> int:
+    return round(seconds * US_PER_S)
+
+
 def rows_per_s(published: Sequence[Published], now_us: int) -> float:
     """Rows read per second of late: those published after the first epoch of the window, over the time since it.
 
     >>> one, two = (Published(e, "r0", e * US_PER_S, 500, None, None, 0.1) for e in (1, 2))
-    >>> rows_per_s([one, two], 3 * US_PER_S), rows_per_s([one], 3 * US_PER_S)
+    >>> rows_per_s([one, two], 3 * US_PER_S), rows_per_s([], 3 * US_PER_S)
     (250.0, 0.0)
+
+    Where epochs take longer than the window, the newest one counts, over the time since it was begun.
+
+    >>> rows_per_s([Published(7, "r0", 60 * US_PER_S, 90_000, None, None, 25.0)], 80 * US_PER_S)
+    2000.0
     """
-    since_us = now_us - RATE_WINDOW_S * US_PER_S
-    window = sorted((one for one in published if one.published_us >= since_us), key=lambda one: one.published_us)
-    if len(window) < 2:
+    in_order = sorted(published, key=lambda one: one.published_us)
+    window = [one for one in in_order if one.published_us >= now_us - _us(RATE_WINDOW_S)]
+    if len(window) > 1:
+        begun_us, rows = window[0].published_us, sum(one.records for one in window[1:])
+    elif in_order:
+        begun_us, rows = in_order[-1].published_us - _us(in_order[-1].epoch_s), in_order[-1].records
+    else:
         return 0.0
-    span_us = max(now_us, window[-1].published_us) - window[0].published_us
-    return sum(one.records for one in window[1:]) * US_PER_S / max(1, span_us)
+    return rows * US_PER_S / max(1, max(now_us, in_order[-1].published_us) - begun_us)
 
 
 def latency_ms(published: Sequence[Published]) -> dict[str, float]:

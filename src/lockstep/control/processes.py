@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
 
@@ -21,6 +21,7 @@ from lockstep.runtime.orders import DRAIN
 from lockstep.runtime.spark.environment import process_environment
 from lockstep.runtime.spark.launching import jvm_command, jvm_conf
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.store.write_lock import write_lock_pid
 
 GENTLE_NICENESS = 5
 """A third of a full share. 10 would be a tenth: on a machine without idle time a boot would outlast its timeout."""
@@ -68,6 +69,15 @@ class Group:
                     continue
             return shared is not False
         return shared is True
+
+    def cpu_s(self) -> float:
+        """The processor time that it and all below it have used, those of them that live."""
+        used_s = 0.0
+        for one in _family(self.pid):
+            with suppress(psutil.Error):
+                times = one.cpu_times()
+                used_s += times.user + times.system
+        return used_s
 
     def full_speed(self) -> None:
         """Give a replica that was started gently its full share: it has caught up."""
@@ -159,11 +169,18 @@ def _groups(pid: int) -> set[int]:
     return groups
 
 
+def _family(pid: int) -> list[psutil.Process]:
+    """A process and all below it; none if it is gone."""
+    try:
+        one = psutil.Process(pid)
+        return [one, *one.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
 def kill_tree(pid: int) -> None:
     """Kill a replica's driver and all below it. Python workers have groups of their own, so walk the tree too."""
-    family: list[psutil.Process] = []
-    with suppress(psutil.NoSuchProcess):
-        family = psutil.Process(pid).children(recursive=True)
+    family = _family(pid)[1:]
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     kill_each(family)
@@ -175,6 +192,28 @@ def kill_each(family: Sequence[psutil.Process]) -> None:
         with suppress(psutil.NoSuchProcess):
             one.kill()
     psutil.wait_procs(family, timeout=5)
+
+
+@dataclass(frozen=True)
+class LockHolder:
+    """The process that holds a store's write lock."""
+
+    pids: tuple[int, ...]
+    """Its own process id and those of the processes above it: one of them may be a replica's driver."""
+    stopped: bool
+
+
+def lock_holder(database: Path) -> LockHolder | None:
+    """Who holds the write lock of a store's file now, without asking the store; None if nobody, or nobody knows."""
+    pid = write_lock_pid(database)
+    try:
+        if pid is None or pid == os.getpid():
+            return None
+        process = psutil.Process(pid)
+        above = [one.pid for one in process.parents()]
+        return LockHolder((pid, *above), process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP))
+    except psutil.Error:
+        return None  # it has just ended, and its lock with it
 
 
 def end_leftover(pid: int, folder: Path, patience_s: float) -> bool:

@@ -22,7 +22,7 @@ from lockstep.connect.specs import FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.compacting import Compactor
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
-from lockstep.control.processes import end_leftover
+from lockstep.control.processes import end_leftover, lock_holder
 from lockstep.control.spares import Spares
 from lockstep.control.supervisor import LEASE, LEASE_S, Starter, Supervisor, Surroundings, replica_names
 from lockstep.errors import RunError
@@ -37,7 +37,7 @@ from lockstep.runtime.spec import ReplicaSpec, job_folder, replica_folder
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.recovery import VERSION, VERSION_FROM, checkpoint_folders
 from lockstep.store.protocols import Store
-from lockstep.store.sqlite_store import open_store
+from lockstep.store.sqlite_store import LEDGER_FILE, open_store
 
 _LEFTOVER_PATIENCE_S = 5.0
 
@@ -127,7 +127,8 @@ def _supervisor(
     for side in sources.values():
         # A source that others read too learns here, before the first epoch, that this job will read it.
         side.start()
-    around = Surroundings(start=start)
+    ledger = job_folder(place.store, place.job) / LEDGER_FILE
+    around = Surroundings(start=start, lock_holder=lambda: lock_holder(ledger))
     return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around)
 
 

@@ -13,8 +13,9 @@ from lockstep.config import RunSettings
 from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_JOB_ERROR, Seed
 from lockstep.store.protocols import Progress
 
-PATIENCE_WITH_THE_LAST = 5
-"""The replica that is furthest is given this many times the hang timeout: killing it is certain to stop the output."""
+PATIENCE_FACTOR = 5
+"""The replica that is furthest is given this many times the hang timeout: killing it is certain to stop the output. So
+is one that another has passed if it uses the processor without a task coming to its end, and a start that does so."""
 BEHIND_TIMEOUT_S = 60.0
 """A replica whose lag has not shrunk over this long while it is behind is replaced by a seeded one."""
 COMPUTING = frozenset({"running", "catching-up"})
@@ -38,6 +39,8 @@ class Seen:
     given_up: bool = False
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
+    busy_us: int = 0
+    """When its processes were last seen using the processor; looked at only where nothing else seems to move."""
     failed_after: int | None = None
     """The newest epoch it had computed when it last met an error of the job itself; None if it never did."""
 
@@ -77,6 +80,43 @@ class StopJob:
 Action = Start | Kill | GiveUp | StopJob
 
 
+@dataclass(frozen=True)
+class Held:
+    """The store's write lock as it is seen from outside: a process of this replica has held it since then."""
+
+    replica: str
+    since_us: int
+    stopped: bool
+    """Whether that process is stopped (SIGSTOP): then it will not give the lock back by itself."""
+
+
+def held_now(before: Held | None, replica: str | None, now_us: int, *, stopped: bool) -> Held | None:
+    """What is held now, given what was at the look before; None if nobody of ours holds it.
+
+    >>> first = held_now(None, "r0", 5, stopped=True)
+    >>> held_now(first, "r0", 9, stopped=True), held_now(first, "r1", 9, stopped=False)
+    (Held(replica='r0', since_us=5, stopped=True), Held(replica='r1', since_us=9, stopped=False))
+    """
+    if replica is None:
+        return None
+    same = before is not None and before.replica == replica
+    return Held(replica, before.since_us if before is not None and same else now_us, stopped)
+
+
+def pass_by(held: Held, now_us: int, settings: RunSettings) -> Kill | None:
+    """Whether to end whoever holds the lock that everybody waits for; the store itself is not asked.
+
+    A transaction takes milliseconds. A stopped process has its until somebody lets it go on, and the others leave the
+    set after ``lag_timeout_s``. One that is not stopped may be waiting for a slow disk.
+    """
+    held_s = (now_us - held.since_us) / US_PER_S
+    if held.stopped and held_s >= settings.lag_timeout_s:
+        return Kill(held.replica, f"it is stopped and has held the store's write lock for {held_s:.0f} s")
+    if held_s >= settings.hang_timeout_s:
+        return Kill(held.replica, f"it has held the store's write lock for {held_s:.0f} s")
+    return None
+
+
 def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettings) -> list[Action]:
     """What to do now, in order."""
     actions: list[Action] = []
@@ -101,23 +141,42 @@ def _healthy(one: Seen, head: int, settings: RunSettings) -> bool:
 
 def _for_running(one: Seen, others: list[Seen], head: int, now_us: int, settings: RunSettings) -> Action | None:
     said = one.progress
-    if said is None or said.state not in (*COMPUTING, "diverged"):
-        late = (now_us - one.started_us) / US_PER_S > settings.start_timeout_s
-        why = f"it did not reach its first epoch within {settings.start_timeout_s:.0f} s"
-        return Kill(one.name, why) if late else None
+    if said is None or (said.state not in (*COMPUTING, "diverged") and said.working_on < 0):
+        return _for_starting(one, now_us, settings)
     if said.state == "diverged" or said.epoch >= head:
         return None
     # Only if someone else got past the epoch is it proven that it can be done in time.
     ahead = any(other.progress is not None and other.progress.epoch > said.epoch for other in others)
-    patience_s = settings.hang_timeout_s * (1 if ahead else PATIENCE_WITH_THE_LAST)
-    still_s = (now_us - max(said.moved_us, one.started_us)) / US_PER_S
-    if still_s > patience_s:
-        return Kill(one.name, f"no progress for {still_s:.0f} s although epoch {said.epoch + 1} is sealed")
+    still_s = (now_us - _last_sign_us(one, said, is_processor_time_enough=not ahead)) / US_PER_S
+    lone = not ahead or _is_busy(one, now_us, settings)
+    if still_s > settings.hang_timeout_s * (PATIENCE_FACTOR if lone else 1):
+        return Kill(one.name, f"nothing has moved in epoch {said.epoch + 1} for {still_s:.0f} s")
     if others and one.behind_since_us is not None:
         behind_s = (now_us - one.behind_since_us) / US_PER_S
         if behind_s > BEHIND_TIMEOUT_S and head - said.epoch >= one.behind_then_epochs:
             return Kill(one.name, f"{head - said.epoch} epochs behind and not gaining")
     return None
+
+
+def _for_starting(one: Seen, now_us: int, settings: RunSettings) -> Action | None:
+    """Before its first epoch is under way. A start that uses the processor is slow rather than stuck."""
+    patience_s = settings.start_timeout_s * (PATIENCE_FACTOR if _is_busy(one, now_us, settings) else 1)
+    late = (now_us - one.started_us) / US_PER_S > patience_s
+    return Kill(one.name, f"it did not reach its first epoch within {patience_s:.0f} s") if late else None
+
+
+def _last_sign_us(one: Seen, said: Progress, *, is_processor_time_enough: bool) -> int:
+    """When something last moved: an epoch, a task, a row. An epoch that is too large for this machine takes its time.
+
+    One long task moves no counter for minutes (a join of few keys): processor time is a sign too. But a replica that
+    turns in circles uses it as well, so it is not enough where another has shown that the epoch can be done.
+    """
+    seen_us = one.busy_us if is_processor_time_enough else 0
+    return max(said.moved_us, said.active_us, one.started_us, seen_us)
+
+
+def _is_busy(one: Seen, now_us: int, settings: RunSettings) -> bool:
+    return now_us - one.busy_us <= settings.hang_timeout_s * US_PER_S
 
 
 def _for_ended(

@@ -5,22 +5,37 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control.judging import judge
-from lockstep.control.processes import ReplicaProcess
+from lockstep.control.processes import LockHolder, ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
-from lockstep.control.supervision import COMPUTING, Action, GiveUp, Kill, Seen, Start, StopJob, decide
+from lockstep.control.supervision import (
+    COMPUTING,
+    Action,
+    GiveUp,
+    Held,
+    Kill,
+    Seen,
+    Start,
+    StopJob,
+    decide,
+    held_now,
+    pass_by,
+)
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
+from lockstep.store.patience import PATIENCE_S, patience
 from lockstep.store.protocols import Divergence, Entry, Progress, Store
 
 TICK_S = 0.1
@@ -29,6 +44,10 @@ LEASE = "supervisor"
 LEASE_S = 10.0
 STORE_TROUBLE_S_MAX = 60.0
 """How long the store may refuse to be written (disk full, locked) before the job is stopped."""
+PROCESSOR_LOOK_S = 5.0
+"""How often it is looked whether a replica in which nothing moves uses the processor."""
+BUSY_SHARE = 0.1
+"""Of a core: a replica that waits uses less (measured), one that computes gets more even on a busy machine."""
 _PASSING = ("LS0404", "LS0413")
 
 
@@ -43,6 +62,9 @@ class Process(Protocol):
 
     def exit_code(self) -> int | None:
         """How it ended, None while it runs."""
+
+    def cpu_s(self) -> float:
+        """The processor time that it and all below it have used."""
 
     def full_speed(self) -> None:
         """Give it its full share: it has caught up."""
@@ -69,6 +91,8 @@ class Surroundings:
     elapsed_s: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     start: Starter = ReplicaProcess
+    lock_holder: Callable[[], LockHolder | None] = lambda: None
+    """Who holds the store's write lock now, as it is seen from outside."""
 
 
 @dataclass
@@ -87,6 +111,9 @@ class Slot:
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
     failed_after: int | None = None
+    cpu_s: float = 0.0
+    cpu_seen_us: int = 0
+    busy_us: int = 0
 
 
 class Supervisor:
@@ -118,6 +145,9 @@ class Supervisor:
         self._replaced = False
         self._last_seen = LastSeen()
         self._objected_s: dict[Divergence, float] = {}
+        self._held: Held | None = None
+        self._owed: deque[Callable[[], None]] = deque()
+        """What was done and is still to be written down: deeds do not wait for the store."""
         self.stops = 0
         self.slots = {name: Slot(name) for name in replica_names(settings.run.replicas)}
         self.failure: LockstepError | None = None
@@ -132,7 +162,8 @@ class Supervisor:
 
     def run(self, on_tick: Callable[[], None]) -> None:
         """Keep the replicas going until stopped or nothing can be done; leaves no process behind."""
-        with closing(self.steps(on_tick)) as steps:
+        # A call that waits longer would keep this process from ending whoever is in the way.
+        with patience(self._settings.run.lag_timeout_s), closing(self.steps(on_tick)) as steps:
             for pause_s in steps:
                 self._around.sleep(pause_s)
 
@@ -140,7 +171,7 @@ class Supervisor:
         """What :meth:`run` does, step by step; each value is how long to wait before the next."""
         try:
             while not self.stops:
-                self._try_tick()
+                self._despite_trouble(self._tick)
                 on_tick()
                 yield TICK_S
             yield from self._drain(on_tick)
@@ -151,10 +182,10 @@ class Supervisor:
         """Now, by a clock that nobody sets: how long something takes must not depend on the other one."""
         return self._began_us + round(self._around.elapsed_s() * US_PER_S)
 
-    def _try_tick(self) -> None:
+    def _despite_trouble(self, act: Callable[[], None]) -> None:
         """A store that cannot be written for a moment is no reason to end replicas that may well go on."""
         try:
-            self._tick()
+            act()
             self._trouble_since_s = None
         except StoreError as error:
             now_s = self._around.elapsed_s()
@@ -176,6 +207,12 @@ class Supervisor:
                 )
 
     def _tick(self) -> None:
+        if self._pass_by():
+            return
+        for slot in self.slots.values():
+            if slot.process is not None and (code := slot.process.exit_code()) is not None:
+                self._ended(slot, code)
+        self._write_owed()
         self._renew()
         now = self._steady_us()
         words = self._last_seen.aged(self._store.progress(), now, self._around.elapsed_s())
@@ -190,8 +227,31 @@ class Supervisor:
         seen = [self._seen(slot, progress.get(slot.name), head_epoch, now) for slot in self.slots.values()]
         for action in decide(seen, head_epoch, now, self._settings.run):
             self._act(action)
+        self._write_owed()
         if self._around.elapsed_s() >= self._next_retention:
             self._retain(list(progress.values()))
+
+    def _pass_by(self) -> bool:
+        """End whoever has kept the store locked for too long; whether asking the store would only mean to wait now."""
+        holder, now = self._around.lock_holder(), self._steady_us()
+        pids = holder.pids if holder is not None else ()
+        mine = next((one.name for one in self.slots.values() if one.process and one.process.pid in pids), None)
+        self._held = held_now(self._held, mine, now, stopped=holder is not None and holder.stopped)
+        if self._held is None:
+            return False
+        kill = pass_by(self._held, now, self._settings.run)
+        if kill is not None:
+            self._act(kill)
+        return self._held.stopped and kill is None
+
+    def _owe_event(self, kind: str, text: str, replica: str) -> None:
+        self._owed.append(partial(self._store.add_event, kind, text, replica))
+
+    def _write_owed(self) -> None:
+        """Write down what was done; what the store refuses now is written at the next tick, before anything else."""
+        while self._owed:
+            self._owed[0]()
+            self._owed.popleft()
 
     def _is_done(self, head: Entry | None, progress: Mapping[str, Progress]) -> bool:
         """Whether a run until done has published everything."""
@@ -200,14 +260,13 @@ class Supervisor:
         return any(said.epoch >= head.epoch for said in progress.values())
 
     def _seen(self, slot: Slot, said: Progress | None, head: int, now: int) -> Seen:
-        if slot.process is not None and (code := slot.process.exit_code()) is not None:
-            self._ended(slot, code)
         alive = slot.process is not None
         mine = said if said is not None and slot.process is not None and said.pid == slot.process.pid else None
         if slot.process is not None and slot.process.gentle and _computes(mine):
             # It has booted. A replica that catches up gently on a full machine would never arrive.
             slot.process.full_speed()
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
+        self._look_at_processor(slot, mine, now)
         return Seen(
             name=slot.name,
             alive=alive,
@@ -219,27 +278,43 @@ class Supervisor:
             given_up=slot.given_up,
             behind_since_us=slot.behind_since_us,
             behind_then_epochs=slot.behind_then_epochs,
+            busy_us=slot.busy_us,
             failed_after=slot.failed_after,
         )
+
+    def _look_at_processor(self, slot: Slot, said: Progress | None, now: int) -> None:
+        """See whether a replica in which nothing seems to move uses the processor; the others are not looked at."""
+        moved_us = max(said.moved_us, said.active_us) if said is not None else 0
+        span_us = now - slot.cpu_seen_us
+        if slot.process is None or min(now - moved_us, span_us) < PROCESSOR_LOOK_S * US_PER_S:
+            return
+        before_s, slot.cpu_s, slot.cpu_seen_us = slot.cpu_s, slot.process.cpu_s(), now
+        # A look long ago tells nothing: what was used since may have been used then.
+        if span_us < 2 * PROCESSOR_LOOK_S * US_PER_S and slot.cpu_s - before_s > BUSY_SHARE * span_us / US_PER_S:
+            slot.busy_us = now
 
     def _ended(self, slot: Slot, code: int) -> None:
         """A process is gone: clear up after it, and take it out of everyone's reckoning."""
         assert slot.process is not None
         slot.process.kill()
-        said = next((one for one in self._store.progress() if one.replica == slot.name), None)
         pid, slot.process = slot.process.pid, None
         # Whatever it ended with: its own checkpoint is what it was outvoted about.
         slot.exit_code, slot.ended_us = EXIT_DIVERGED if slot.outvoted else code, self._steady_us()
         slot.outvoted = False
+        self._owed.append(partial(self._store.retire, slot.name))
+        self._owed.append(partial(self._note_end, slot, pid, code))
+        self._owe_event("replica-ended", f"exit code {code}", slot.name)
+
+    def _note_end(self, slot: Slot, pid: int, code: int) -> None:
+        """What it said last holds no more."""
+        said = next((one for one in self._store.progress() if one.replica == slot.name and one.pid == pid), None)
         if code == EXIT_JOB_ERROR:
-            slot.failed_after = said.epoch if said is not None and said.pid == pid else -1
-        self._store.retire(slot.name)
-        if said is not None and said.pid == pid:
+            slot.failed_after = said.epoch if said is not None else -1
+        if said is not None:
             # A second Ctrl-C kills: that is how the user wanted it to stop.
             state = "stopped" if code == EXIT_DRAINED or self.stops > 1 else "failed"
             self._store.report(replace(said, state=state, updated_us=self._around.now_us()))
             self._sweep(f"{slot.name}.{said.incarnation}")
-        self._store.add_event("replica-ended", f"exit code {code}", slot.name)
 
     def _sweep(self, holder: str) -> None:
         for name, side in self._sinks.items():
@@ -255,11 +330,10 @@ class Supervisor:
             case Start(seed=seed):
                 self._start(slot, seed)
             case Kill(reason=reason):
-                self._store.add_event("replica-killed", reason, slot.name)
-                self.kill(slot.name)
+                self.kill(slot.name, "replica-killed", reason)
             case GiveUp(reason=reason):
                 slot.given_up = True
-                self._store.add_event("replica-given-up", reason, slot.name)
+                self._owe_event("replica-given-up", reason, slot.name)
             case StopJob(reason=reason):
                 self._fail(self._failure_of(slot) or RunError("LS0602", f"{slot.name} cannot go on", why=reason))
 
@@ -273,7 +347,7 @@ class Supervisor:
         if slot.starts > 0:
             slot.restarts_us.append(now)
         slot.starts += 1
-        slot.started_us = now
+        slot.started_us, slot.cpu_seen_us, slot.busy_us = now, 0, 0
         slot.behind_since_us = None
         spec = replace(self._template, replica=slot.name, seed=seed)
         others_publish = (
@@ -284,17 +358,18 @@ class Supervisor:
         except OSError as error:
             # A full disk, or no more processes: a start that failed at once, and is tried again after a pause.
             slot.exit_code, slot.ended_us = EXIT_FAILED, now
-            self._store.add_event("replica-not-started", str(error), slot.name)
+            self._owe_event("replica-not-started", str(error), slot.name)
             return
         slot.exit_code = None
-        self._store.add_event("replica-started", f"pid {slot.process.pid}, start {slot.starts}", slot.name)
+        self._owe_event("replica-started", f"pid {slot.process.pid}, start {slot.starts}", slot.name)
 
-    def kill(self, replica: str) -> None:
-        """Kill -9 a replica's process group."""
+    def kill(self, replica: str, kind: str, reason: str) -> None:
+        """Kill -9 a replica's process group, and have it written down: it may hold the lock that writing needs."""
         process = self.slots[replica].process
         if process is not None:
-            self._store.retire(replica)
             process.kill()
+            self._owed.append(partial(self._store.retire, replica))
+            self._owe_event(kind, reason, replica)
 
     def _failure_of(self, slot: Slot) -> LockstepError | None:
         path = replace(self._template, replica=slot.name).folder / "error.json"
@@ -335,8 +410,7 @@ class Supervisor:
         runs = slot is not None and slot.process is not None and not slot.outvoted
         if slot is None or not runs or said is None or said.incarnation != voted.get(name):
             return
-        self._store.add_event("quarantined", f"outvoted about epoch {about.epoch}", name)
-        self.kill(name)
+        self.kill(name, "quarantined", f"outvoted about epoch {about.epoch}")
         slot.outvoted = True
 
     def _announce(self, one: Divergence, reason: str, *, published_is_wrong: bool) -> None:
@@ -361,7 +435,8 @@ class Supervisor:
         while self._around.elapsed_s() < deadline and self.stops < 2:
             if all(slot.process is None or slot.process.exit_code() is not None for slot in running):
                 return
-            self._renew()
+            self._pass_by()
+            self._despite_trouble(self._renew)
             on_tick()
             yield TICK_S
 
@@ -373,10 +448,12 @@ class Supervisor:
         if self._replaced:
             # What the store says of these replicas is about their successors.
             return
-        # Only now is the store told: whatever goes wrong there, no process is left behind.
+        # Only now is the store told: whatever goes wrong there, no process is left behind, and there is time to wait.
         for (slot, _), code in zip(running, codes, strict=True):
             self._ended(slot, -signal.SIGKILL if code is None else code)
-        self._store.release(LEASE, self._identity)
+        with patience(PATIENCE_S):
+            self._write_owed()
+            self._store.release(LEASE, self._identity)
 
 
 def replica_names(count: int) -> list[str]:

@@ -28,6 +28,8 @@ TIMES_LIMIT = 10_000
 class Window(StrEnum):
     """The moments in the life of an epoch at which a crash could lose or repeat something."""
 
+    INSIDE_TRANSACTION = "inside-transaction"
+    """The entry is written and not committed: this process holds the store's write lock."""
     SEALED_NOT_RUN = "sealed-not-run"
     RUN_NO_DIGEST = "run-no-digest"
     DIGEST_NOT_PUBLISHED = "digest-not-published"
@@ -47,6 +49,8 @@ class Harm(StrEnum):
     KILL_DRIVER = "kill-driver"
     KILL_JVM = "kill-jvm"
     KILL_WORKERS = "kill-workers"
+    STOP = "stop"
+    """SIGSTOP of the whole replica: it holds whatever it held, and does nothing until somebody lets it go on."""
     PAUSE = "pause"
     """The thread that got there waits; the rest of the replica goes on."""
 

@@ -59,6 +59,8 @@ def _do(order: WindowOrder) -> None:
             _kill(workers())
         case Harm.KILL_DRIVER:
             os.kill(os.getpid(), signal.SIGKILL)
+        case Harm.STOP:
+            stop_self()
         case Harm.KILL:
             kill_self()
 
@@ -68,6 +70,16 @@ def kill_self() -> None:
     # Those below first: once this process is gone, nobody knows them any more.
     _kill(psutil.Process().children(recursive=True))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop_self() -> None:
+    """SIGSTOP of this process and all below it."""
+    for one in _children(psutil.Process()):
+        try:
+            one.suspend()
+        except psutil.NoSuchProcess:
+            continue
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def jvms() -> list[psutil.Process]:

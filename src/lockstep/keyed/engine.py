@@ -55,11 +55,15 @@ class Tick:
 class Emitted:
     """The records of one output in the order of emission: their values and event times."""
 
-    __slots__ = ("at_us", "rows")
+    __slots__ = ("at_us", "numbers", "order_us", "rows")
 
     def __init__(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
         self.at_us: list[int | None] = []
+        self.numbers: list[int] = []
+        """Of an operator with several outputs: which of all that were emitted each is. One output counts by itself."""
+        self.order_us: list[int | None] = []
+        """If it was asked for: the latest event time among those that the record's key has emitted so far."""
 
 
 class BucketTurn:
@@ -67,6 +71,8 @@ class BucketTurn:
 
     __slots__ = (
         "_due",
+        "_emitted",
+        "_latest_us",
         "_timers",
         "changed",
         "closing",
@@ -78,7 +84,9 @@ class BucketTurn:
         "watermark_us",
     )
 
-    def __init__(self, watermark_us: int | None, epoch_time_us: int, outputs: int, first_number: int) -> None:
+    def __init__(
+        self, watermark_us: int | None, epoch_time_us: int, outputs: int, first_number: int, *, ordered: bool = False
+    ) -> None:
         self.key: Key = ()
         self.watermark_us = watermark_us
         self.epoch_time_us = epoch_time_us
@@ -91,12 +99,27 @@ class BucketTurn:
         """Whether a timer fires because event time has come to its end: then there is no later to set another for."""
         self._timers: dict[Timer, None] = {}
         self._due: list[tuple[int, str, str]] | None = None
+        self._emitted = 0
+        self._latest_us: dict[Key, int | None] | None = {} if ordered else None
+
+    @property
+    def emitted(self) -> int:
+        """How many records all outputs have together."""
+        return sum(len(output.rows) for output in self.outputs)
 
     def emit(self, values: tuple[Any, ...], at_us: int | None = None, output: int = 0) -> None:
         """Send a record to an output."""
         target = self.outputs[output]
         target.rows.append(values)
         target.at_us.append(at_us)
+        if len(self.outputs) > 1:
+            target.numbers.append(self._emitted)
+            self._emitted += 1
+        if self._latest_us is not None:
+            latest = self._latest_us.get(self.key)
+            if latest is None or (at_us is not None and at_us > latest):
+                latest = self._latest_us[self.key] = at_us
+            target.order_us.append(latest)
 
     def set_timer(self, timer: Timer) -> None:
         """Remember a timer of the key."""
@@ -162,8 +185,10 @@ def clocks(ticks: Sequence[Tick]) -> tuple[int | None, int]:
 class Engine:
     """One operator and the shape of its inputs; used for many buckets and epochs."""
 
-    def __init__(self, step: str, operator: Operator, layouts: Sequence[Layout]) -> None:
+    def __init__(self, step: str, operator: Operator, layouts: Sequence[Layout], *, ordered: bool = False) -> None:
+        """``ordered``: whether results come with what orders those of a key as they were emitted."""
         self._step = step
+        self._ordered = ordered
         self._operator = operator
         self._layouts = layouts
         self._broadcasts = any(layout.keys is None for layout in layouts)
@@ -184,12 +209,13 @@ class Engine:
     ) -> BucketTurn:
         pages = Pages(store)
         watermark_us, epoch_time_us = clocks(ticks)
-        turn = BucketTurn(watermark_us, epoch_time_us, len(self._operator.outputs), pages.emitted)
+        outputs = len(self._operator.outputs)
+        turn = BucketTurn(watermark_us, epoch_time_us, outputs, pages.emitted, ordered=self._ordered)
         if self._broadcasts:
             self._run_in_order(pages, turn, batches)
         else:
             self._run_by_key(pages, turn, batches)
-        pages.emitted += max((len(output.rows) for output in turn.outputs), default=0)
+        pages.emitted += turn.emitted
         pages.save()
         return turn
 

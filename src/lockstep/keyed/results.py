@@ -10,17 +10,21 @@ from lockstep.errors import FunctionError
 from lockstep.keyed.engine import Emitted
 from lockstep.keyed.functions import UNFIT, shown
 
+EMITTED = ("at_us", "number", "order_us")
+"""What follows the values of emitted records; the last only if it was asked for."""
+
 
 def batch_of(step: str, emitted: Emitted, schema: pa.Schema, first_number: int = 0) -> pa.RecordBatch:
-    """The emitted records in the types of ``schema``, then their event times and numbers."""
-    numbers = range(first_number, first_number + len(emitted.rows))
+    """The emitted records in the types of ``schema``, then what :data:`EMITTED` names."""
+    numbers = [first_number + number for number in emitted.numbers or range(len(emitted.rows))]
     columns = list(zip(*emitted.rows, strict=True)) if len(schema) else []
     try:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     except UNFIT:
         raise _unfit(step, emitted.rows, schema) from None
-    arrays += [pa.array(emitted.at_us, pa.int64()), pa.array(numbers, pa.int64())]
-    return pa.RecordBatch.from_arrays(arrays, names=[*schema.names, "at_us", "number"])
+    beside = [emitted.at_us, numbers, *([emitted.order_us] if emitted.order_us else [])]
+    arrays += [pa.array(values, pa.int64()) for values in beside]
+    return pa.RecordBatch.from_arrays(arrays, names=[*schema.names, *EMITTED[: len(beside)]])
 
 
 def _unfit(step: str, rows: list[tuple[Any, ...]], schema: pa.Schema) -> FunctionError:

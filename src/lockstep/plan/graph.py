@@ -15,6 +15,7 @@ from lockstep.plan.fingerprints import differences, fingerprint
 from lockstep.plan.loops import LoopHead
 from lockstep.plan.stages import Boundary, Stage, cut
 from lockstep.plan.steps import EventTime, Sink, Source, Step, upstream
+from lockstep.plan.updates import check_updates
 
 __all__ = ["Graph", "differences", "duplicated_id"]
 
@@ -40,6 +41,7 @@ class Graph:
             )
         _check_ids(self.steps)
         _check_targets(self.sinks)
+        check_updates(self.steps)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:

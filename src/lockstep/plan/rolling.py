@@ -15,6 +15,7 @@ from lockstep.plan.expression import Column, Expression
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.schema import Field, Schema, check_names
 from lockstep.plan.steps import Named
+from lockstep.plan.updates import Updates, aggregation_of, rolling_updates, updates_of
 from lockstep.plan.windowed import check_two_arguments
 
 
@@ -214,3 +215,18 @@ def _(step: _Rolling) -> dict[str, Any]:
             return {**common, "aggregates": named_json(step.aggregates)}
         case _:
             raise AssertionError(f"no details for {type(step).__name__}")
+
+
+@updates_of.register(RollingReduce)
+@updates_of.register(RollingFold)
+@updates_of.register(RollingExtreme)
+@updates_of.register(RollingAggregate)
+def _(step: _Rolling) -> Updates | None:
+    """Results after each record are records of their own."""
+    aggregates = step.aggregates if isinstance(step, RollingAggregate) else ()
+    return None if step.per_record else rolling_updates(step, step.key_names, aggregates)
+
+
+@aggregation_of.register
+def _(step: RollingAggregate) -> tuple[Named, Named]:
+    return step.keys[0] or (), step.aggregates

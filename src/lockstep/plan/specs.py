@@ -39,6 +39,10 @@ class SinkSpec(Protocol):
         """A word for it: files, sqlite, console."""
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of which a newer row replaces an older one; none if rows are only added."""
+
+    @property
     def guarantee(self) -> Guarantee:
         """What it can keep: "exactly-once" with a fence of its own, "at-least-once" if one learns afterwards that an
         epoch was written, "at-most-once" if one never learns it.
@@ -99,6 +103,7 @@ class StageJournal:
     rounds_max: int | None = None
 
     kind: ClassVar[str] = "stage"
+    key: ClassVar[tuple[str, ...]] = ()
     guarantee: ClassVar[Guarantee] = "exactly-once"
 
     def describe(self) -> str:

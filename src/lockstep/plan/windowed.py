@@ -17,6 +17,7 @@ from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.schema import Schema, check_names
 from lockstep.plan.steps import WINDOW_COLUMNS, Named, event_times_before
 from lockstep.plan.triggers import AT_WATERMARK, EACH_EPOCH, Trigger, trigger_json
+from lockstep.plan.updates import Updates, aggregation_of, rolling_updates, updates_of
 from lockstep.plan.windows import Count, Custom, GlobalWindow, Window, window_json, window_time
 
 LATE = "late"
@@ -283,3 +284,18 @@ def check_two_arguments(function: Any, what: str) -> None:
         ) from None
     except ValueError:
         return  # Some built-in functions have no readable signature: the first record will tell.
+
+
+@updates_of.register
+def _(step: WindowStep) -> Updates | None:
+    """A window that gives a result before its end, or another one after it, and is not emptied by it."""
+    several = step.trigger.early is not None or step.allowed_lateness_us
+    if not several or step.trigger.purge:
+        return None
+    aggregates = step.computation.aggregates if isinstance(step.computation, Aggregation) else ()
+    return rolling_updates(step, (*step.key_names, *WINDOW_COLUMNS), aggregates)
+
+
+@aggregation_of.register
+def _(step: WindowStep) -> tuple[Named, Named] | None:
+    return (step.keys[0] or (), step.computation.aggregates) if isinstance(step.computation, Aggregation) else None

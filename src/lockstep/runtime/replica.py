@@ -49,6 +49,7 @@ from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import KIND, Phases, since_process_start
 from lockstep.runtime.reporting import Reporter
+from lockstep.runtime.spark.activity import spark_activity
 from lockstep.runtime.spark.batches import for_each_batch
 from lockstep.runtime.spark.environment import environment_hash, open_session
 from lockstep.runtime.spark.warm_up import EPOCHS, nowhere, warm_up
@@ -168,6 +169,8 @@ class Replica:
         at = {stage.stage.number: _epoch_of(folder) for stage, folder in zip(stages, checkpoints, strict=True)}
         run = self.settings.run
         self.stage_progress = StageProgress(self.store, self.holder, at, run, self.sealer, self._epoch_done)
+        session = stages[0].frame.sparkSession
+        self.reporter.activity = lambda: spark_activity(session)
         self._report_from(self.stage_progress)
         self.stage_progress.take_up()
         queries = [

@@ -8,12 +8,15 @@ import sys
 import threading
 from collections.abc import Callable
 
-from lockstep.clock import Clock, wall_us
+from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.errors import LockstepError
 from lockstep.runtime.epoch.stage_progress import Standpoint
+from lockstep.runtime.spark.activity import Activity
 from lockstep.store.protocols import Holder, Progress, Store
 
 INTERVAL_S = 0.5
+LOOK_INSIDE_AFTER_S = 2.0
+"""An epoch that has been under way for longer is looked into. Small ones are over before, and pay nothing."""
 
 
 class Reporter(threading.Thread):
@@ -41,6 +44,9 @@ class Reporter(threading.Thread):
         self.state = "starting"
         self.standpoint: Callable[[], Standpoint] = Standpoint
         self.diverged: Callable[[], bool] = lambda: False
+        self.activity: Callable[[], Activity] = Activity
+        self._inside = Activity()
+        self._active_us = 0
 
     def run(self) -> None:
         """Report until stopped."""
@@ -60,6 +66,7 @@ class Reporter(threading.Thread):
         """Report now."""
         with self._lock:
             at = self.standpoint()
+            self._look_inside(at)
             self._store.report(
                 Progress(
                     replica=self._holder.replica,
@@ -69,11 +76,25 @@ class Reporter(threading.Thread):
                     epoch=at.epoch,
                     epoch_s=at.epoch_s,
                     working_on=at.working_on,
+                    begun_us=at.begun_us,
+                    tasks=self._inside.tasks,
+                    tasks_done=self._inside.tasks_done,
+                    active_us=self._active_us,
                     records=at.records,
                     updated_us=self._clock(),
                     moved_us=at.moved_us,
                 )
             )
+
+    def _look_inside(self, at: Standpoint) -> None:
+        """Note when something moved in an epoch that takes long: a replica that computes is not one that hangs."""
+        now_us = self._clock()
+        if at.working_on < 0 or now_us - at.begun_us < LOOK_INSIDE_AFTER_S * US_PER_S:
+            self._inside, self._active_us = Activity(), at.begun_us
+            return
+        inside = self.activity()
+        if inside != self._inside:
+            self._inside, self._active_us = inside, now_us
 
     def stop(self, state: str) -> None:
         """Say a last word."""

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.errors import StoreError
+from lockstep.store.patience import PATIENCE_S, patience_s
 from lockstep.store.pool import Pool
+from lockstep.store.write_lock import write_lock_pid
 
-BUSY_TIMEOUT_S = 30.0
-"""How long a writer waits for another process's transaction. They take milliseconds; a stopped process may hold one."""
 PEEK_TIMEOUT_S = 1.0
-"""The same for a look into a file of another job, which can be taken again later."""
+"""How long a look into a file of another job waits for a writer: it can be taken again later."""
 WAL_PAGES_MAX = 1_000
 """Pages in the log before a commit copies them into the file: 4 MB, a few milliseconds of work."""
 WAL_BYTES_KEPT = 64 * 1024 * 1024
@@ -61,19 +61,26 @@ class Database:
     @contextmanager
     def durable(self) -> Iterator[sqlite3.Connection]:
         """A write transaction that is on disk when it ends."""
-        with troubles_explained(self.path), self._durable.borrow() as connection, _transaction(connection):
+        with troubles_explained(self.path), self._borrowed(self._durable) as connection, _transaction(connection):
             yield connection
 
     @contextmanager
     def relaxed(self) -> Iterator[sqlite3.Connection]:
         """A write transaction that is on disk a little later."""
-        with troubles_explained(self.path), self._relaxed.borrow() as connection, _transaction(connection):
+        with troubles_explained(self.path), self._borrowed(self._relaxed) as connection, _transaction(connection):
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection for single reads; hold it for no longer than they take."""
-        with troubles_explained(self.path), self._readers.borrow() as connection:
+        with troubles_explained(self.path), self._borrowed(self._readers) as connection:
+            yield connection
+
+    @contextmanager
+    def _borrowed(self, pool: Pool) -> Iterator[sqlite3.Connection]:
+        """A connection that waits for others as long as its borrower would."""
+        with pool.borrow() as connection:
+            connection.execute(f"PRAGMA busy_timeout={round(patience_s() * 1000)}")
             yield connection
 
     def close(self) -> None:
@@ -130,8 +137,8 @@ def _explained(error: sqlite3.Error, path: Path) -> StoreError | None:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreError(
             "LS0413",
-            f"{path} was locked by another process for {BUSY_TIMEOUT_S:.0f} seconds",
-            why="a Lockstep transaction takes milliseconds: some process that has it open is stopped or stuck.",
+            f"{path} was locked by another process for {patience_s():g} seconds",
+            why=f"a Lockstep transaction takes milliseconds: {_holder(path)} is stopped or stuck.",
             hint=f"find it with `fuser {path}`; let it go on, or end it.",
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -144,6 +151,11 @@ def _explained(error: sqlite3.Error, path: Path) -> StoreError | None:
             hint="keep large things in files and put their path into the record.",
         )
     return None
+
+
+def _holder(path: Path) -> str:
+    pid = write_lock_pid(path)
+    return "some process that has it open" if pid is None else f"process {pid}, which holds its write lock,"
 
 
 def _cannot_use(path: Path, why: str) -> StoreError:
@@ -162,7 +174,7 @@ def _not_ours(path: Path, why: str) -> StoreError:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
     for pragma in (mode, f"wal_autocheckpoint={WAL_PAGES_MAX}", f"journal_size_limit={WAL_BYTES_KEPT}"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
@@ -251,7 +263,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
     Two processes that switch at the same moment get "locked" at once, whatever the time-out, so it is tried again here.
     """
-    give_up_at = time.monotonic() + BUSY_TIMEOUT_S
+    give_up_at = time.monotonic() + patience_s()
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchone()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from lockstep.errors import StoreError
+from lockstep.faults.windows import Window, reached
 from lockstep.observe.promises import completeness
 from lockstep.store.part import Part
 from lockstep.store.protocols import Entry, Holder, Item
@@ -63,6 +64,7 @@ class SqliteLedger(Part):
             _check_follows(_head(connection), proposal)
             sealed = replace(proposal, sealed_by=str(holder))
             _insert(connection, sealed, items)
+            reached(Window.INSIDE_TRANSACTION, holder.replica, sealed.epoch)
         return _from_text(_to_text(sealed))
 
     def wait(self, epoch: int, timeout_s: float) -> Entry | None:

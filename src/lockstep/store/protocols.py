@@ -144,6 +144,13 @@ class Progress:
     """Recent time per epoch: an average that forgets with a half-life of a few epochs."""
     working_on: int = -1
     """The epoch under way, -1 if it waits for the next to be sealed."""
+    begun_us: int = 0
+    """When the epoch under way was begun; 0 if none is."""
+    tasks: int = 0
+    """Spark's tasks for the epoch under way, those of the stages that run now, and how many of them are done."""
+    tasks_done: int = 0
+    active_us: int = 0
+    """When something inside the epoch under way last moved (a task was done, rows were read); 0 if none is."""
     records: int = 0
     """Records this incarnation has read, in all."""
     updated_us: int = 0

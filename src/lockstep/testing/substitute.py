@@ -6,7 +6,7 @@ import copy
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,17 @@ class JobInMemory(Job):
         return self._graph
 
 
+@dataclass(frozen=True)
+class FolderInstead(FilesSink):
+    """A folder in the place of a sink: it appends, but takes its rows in the order that the sink's key asks for."""
+
+    key: tuple[str, ...] = ()  # type: ignore[misc]
+
+    def to_json(self) -> dict[str, Any]:
+        """As any other folder."""
+        return FilesSink(self.path, self.format).to_json()
+
+
 def with_specs(graph: Graph, specs: Mapping[str, Spec]) -> Graph:
     """The graph with other specs for these sources and sinks; the given one stays as it is."""
     copies: dict[int, Step] = {}
@@ -61,7 +72,7 @@ def _journals(graph: Graph) -> dict[str, Spec]:
 
 
 def _folders(graph: Graph) -> dict[str, Spec]:
-    return {sink.id: FilesSink(f"sinks/{sink.id}") for sink in in_memory_sinks(graph)}
+    return {sink.id: FolderInstead(f"sinks/{sink.id}", key=sink.spec.key) for sink in in_memory_sinks(graph)}
 
 
 def _copied(step: Step, copies: Mapping[int, Step], spec: Spec | None) -> Step:

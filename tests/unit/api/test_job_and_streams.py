@@ -31,6 +31,7 @@ class Out:
     path: str
     guarantee: Guarantee = "exactly-once"
     kind: str = "out"
+    key: tuple[str, ...] = ()
 
     def describe(self) -> str:
         return f"out {self.path}"

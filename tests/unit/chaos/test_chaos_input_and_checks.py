@@ -112,6 +112,13 @@ def test_progress_is_not_asked_for_while_the_whole_job_is_taken() -> None:
     assert [(span.first_us, span.last_us) for span in spans] == [(0, 20), (40, 90)]
 
 
+def test_a_standstill_is_excused_for_a_while_and_not_until_the_job_has_recovered() -> None:
+    begun, undone, over = 20_000_000, 30_000_000, 300_000_000
+    stopped = Doing(Planned(1, 0.0, "stop-and-start", "1"), StopAndStart(), None, begun, begun, undone, over)
+    spans = undisturbed([Span("r0", 0, 400_000_000)], [stopped])
+    assert [(span.first_us, span.last_us) for span in spans] == [(0, begun), (120_000_000, 400_000_000)]
+
+
 def test_a_ledger_is_copied_with_everything_that_was_sealed(tmp_path: Path) -> None:
     before, fresh = open_store(tmp_path / "a", "job"), open_store(tmp_path / "b", "job")
     holder = before.begin("r0", 1)

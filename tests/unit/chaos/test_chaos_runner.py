@@ -244,3 +244,15 @@ def test_who_leaves_and_who_is_back_is_told(running: FakeJob) -> None:
     said = [line.text for line in runner.timeline.lines]
     assert "r1 left: 1 of 2 replicas compute" in said
     assert said[-1] == "r1 computes: 2 of 2 replicas do"
+
+
+def test_a_replica_that_cannot_say_how_it_is_is_expected_to_publish_all_the_same(running: FakeJob) -> None:
+    """While a stopped process holds the store's lock nobody can report: that must not excuse the standstill."""
+    runner = runner_of(running)
+    runner.tick()
+    running.down = {"r0", "r1"}
+    runner.tick()
+    running.incarnations["r1"] += 1
+    runner.tick()
+    well, able = ({span.replica: span.last_us for span in one.spans} for one in (runner.attendance, runner.able))
+    assert able["r0"] > able["r1"] > well["r0"] == well["r1"], "a new process has to be well first"

@@ -24,14 +24,19 @@ def _progress(replica: str, epoch: int, **others: Any) -> Progress:
 
 
 def _judge(
-    *progress: Progress, head: int = 100, wanted: int = 2, history: dict[str, History] | None = None
+    *progress: Progress,
+    head: int = 100,
+    wanted: int = 2,
+    history: dict[str, History] | None = None,
+    published_ago_s: int = 0,
 ) -> tuple[str, str]:
     health = judge_health(
         progress,
         history or {},
         head,
+        NOW - published_ago_s * SECOND,
         NOW,
-        limits=Limits(wanted=wanted, lead_epochs_max=20, silence_max_s=10),
+        limits=Limits(wanted=wanted, lead_epochs_max=20, silence_max_s=10, publication_max_s=3),
         pid_exists=lambda pid: pid == os.getpid(),
     )
     return health.state, health.reason
@@ -93,12 +98,33 @@ def test_a_replica_that_is_starting_says_for_how_long_and_counts_restarts() -> N
         {"r0": History(starts=3, started_us=NOW - 4 * SECOND)},
         100,
         NOW,
-        limits=Limits(wanted=1, lead_epochs_max=20, silence_max_s=10),
+        NOW,
+        limits=Limits(wanted=1, lead_epochs_max=20, silence_max_s=10, publication_max_s=3),
         pid_exists=lambda pid: True,
     )
     (replica,) = health.replicas
     assert (replica.state, replica.starting_s, replica.restarts, replica.alive) == ("starting", 4.0, 2, True)
     assert health.state == "degraded"
+
+
+def test_a_job_that_published_nothing_for_three_heartbeats_is_not_healthy_whatever_its_replicas_say() -> None:
+    both = _progress("r0", 100), _progress("r1", 100)
+    assert _judge(*both, published_ago_s=3)[0] == "healthy"
+    assert _judge(*both, published_ago_s=26) == ("stalled", "nothing was published for 26 s")
+    assert _judge(both[0], _progress("r1", 100, state="failed"), published_ago_s=26)[0] == "stalled"
+
+
+def test_a_job_that_stands_still_says_which_epoch_is_under_way_and_how_far() -> None:
+    large = {"working_on": 101, "begun_us": NOW - 40 * SECOND, "tasks": 200, "tasks_done": 120}
+    told = "nothing was published for 26 s; r0: epoch 101 under way for 40 s, 120 of 200 tasks done"
+    assert _judge(_progress("r0", 100, **large), _progress("r1", 100), published_ago_s=26) == ("stalled", told)
+
+
+def test_a_first_epoch_that_takes_long_is_told_while_the_job_starts() -> None:
+    history = {"r0": History(starts=1, started_us=NOW - 60 * SECOND)}
+    first = _progress("r0", -1, state="starting", working_on=0, begun_us=NOW - 40 * SECOND, tasks=3, tasks_done=1)
+    told = "r0 is starting; r0: epoch 0 under way for 40 s, 1 of 3 tasks done"
+    assert _judge(first, wanted=1, history=history, published_ago_s=60) == ("starting", told)
 
 
 def test_a_job_that_drains_is_stopping() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import lockstep as ls
 from lockstep import F
 from lockstep.compile.digests import add_sums, digest_text
-from lockstep.compile.hidden import Hidden, hidden_of
+from lockstep.compile.hidden import Hidden, hidden_of, ordered_sinks
 
 
 def _job() -> tuple[ls.Job, Any, Any]:
@@ -53,6 +53,40 @@ def test_positions_are_carried_where_records_may_be_skipped() -> None:
     right.map(_function, schema="user string").to(ls.files("two"))
     hidden = hidden_of(job.graph().stages[0])
     assert (hidden["left"].position, hidden["right"].position) == (True, False)
+
+
+def test_positions_are_carried_to_keyed_sinks_and_no_further() -> None:
+    job, left, right = _job()
+    left.to(ls.sqlite("out.db", table="left", key="user"), name="keyed")
+    right.to(ls.sqlite("out.db", table="right"), name="appended")
+    # One row for each key and epoch needs no order among several.
+    counted = job.source("counted", ls.journal("counted", schema="user string, city string"))
+    by_city = counted.key_by("user", "city").agg(n=F.count("*"), name="by_city")
+    by_city.rename(user="who").to(ls.sqlite("out.db", table="counts", key=("who", "city")), name="counts")
+    ambiguous = job.source("ambiguous", ls.journal("ambiguous", schema="user string, city string"))
+    newest_city = ambiguous.key_by("user", "city").agg(n=F.count("*"), name="newest_city")
+    newest_city.to(ls.sqlite("out.db", table="cities", key="user"), name="cities")
+    graph = job.graph()
+    ordered = ordered_sinks(graph.stages)
+    assert ordered == {"keyed", "counts", "cities"}
+    asked = {name: one.position for stage in graph.stages for name, one in hidden_of(stage, ordered).items()}
+    assert asked == {"left": True, "right": False, "counted": False, "ambiguous": True}
+    state = {step["id"]: "newest_position" in step for step in graph.fingerprint()["stateful"]}
+    assert state == {"by_city": False, "newest_city": True}
+
+
+def test_a_journal_inside_the_job_keeps_the_order_if_a_reader_asks_for_positions() -> None:
+    job, left, right = _job()
+    left.key_by("user").count(per_record=True, name="counted").key_by("user").max_by("count").to(
+        ls.files("one"), name="one"
+    )
+    right.event_time("at").key_by("user").window(ls.tumbling("1 s")).agg(n=F.count("*")).event_time(
+        "window_end"
+    ).window(ls.tumbling("1 m")).agg(n=F.sum("n")).to(ls.files("two"), name="two")
+    stages = job.graph().stages
+    journals = {sink.id for stage in stages for sink in stage.sinks} - {"one", "two"}
+    assert len(journals) == 2
+    assert ordered_sinks(stages) == {"stage-counted"}
 
 
 def test_digests_of_parts_add_up_in_any_order() -> None:

@@ -63,7 +63,7 @@ def test_results_come_out_with_their_time_and_a_position_that_counts_on() -> Non
     emitted.rows, emitted.at_us = [("ann",), (None,)], [5, None]
     blob = batch_of("count", emitted, schema, first_number=40).serialize().to_pybytes()
     given = pa.RecordBatch.from_pydict({"output": [0], "bucket": [7], "epoch_time_us": [1_000_000], "blob": [blob]})
-    rows = [row for batch in Unpacker("count", schema, timed=True)([given]) for row in batch.to_pylist()]
+    rows = [row for batch in Unpacker("count", schema, timed=True, ordered=False)([given]) for row in batch.to_pylist()]
     places = [(row["user"], row["__source"], row["__partition"], row["__offset"]) for row in rows]
     assert places == [("ann", "count", "7", 40), (None, "count", "7", 41)]
     assert [row["__event_time"] and row["__event_time"].microsecond for row in rows] == [5, None]

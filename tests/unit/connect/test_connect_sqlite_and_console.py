@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lockstep.connect.protocols import Output, Place
+from lockstep.connect.protocols import ORDER, Output, Place, Publication, SinkSide
 from lockstep.connect.reading import read
 from lockstep.connect.registry import sink_side
 from lockstep.connect.sinks.console import ConsoleSinkSide
-from lockstep.connect.sinks.sqlite import SqliteSinkSide
+from lockstep.connect.sinks.sqlite import FENCES_KEPT, SqliteSinkSide
 from lockstep.connect.specs import SqliteSink, console, sqlite
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
@@ -114,28 +114,60 @@ def test_every_type_comes_back_from_the_table(place: Place) -> None:
     assert row == ("2024-01-01T00:00:00.000005Z", "1.50", "2024-02-29", "[1,null]")
 
 
-def test_with_a_key_later_rows_replace_earlier_ones_and_their_order_does_not_matter(tmp_path: Path) -> None:
-    rows = [{"n": 1, "s": "b"}, {"n": 1, "s": None}, {"n": 2, "s": "x"}, {"n": 1, "s": "a"}]
-    results = []
-    for number, order in enumerate(permutations(rows)):
+def test_with_a_key_the_last_row_of_the_newest_epoch_is_kept_however_it_was_staged(tmp_path: Path) -> None:
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    epochs = [[{"n": 1, "s": "9"}, {"n": 3, "s": "old"}], [{"n": 1, "s": str(s)} for s in range(13)]]
+    ordered = schema.append(pa.field(ORDER, pa.string()))
+    staged = [{"n": 1, "s": str(s), ORDER: f"{s:03}"} for s in range(13)]
+    for number, tasks in enumerate([None, [staged], [staged[::2], staged[1::2]], [staged[7:], staged[:7]]]):
         where = Place(tmp_path / str(number), tmp_path / str(number) / ".lockstep", "job")
         side = sqlite_sink(where, key="n")
-        for epoch, records in enumerate([[{"n": 1, "s": "zzz"}, {"n": 3, "s": "old"}], list(order)]):
-            side.publish(wanted(epoch), Output(SCHEMA, pa.Table.from_pylist(records, SCHEMA)), HOLDER)
+        side.publish(wanted(0), Output(schema, pa.Table.from_pylist(epochs[0], schema)), HOLDER)
+        files = []
+        for task, rows in enumerate(tasks or []):
+            stager = side.stager(1, HOLDER, task)
+            for row in rows:
+                stager.write(pa.RecordBatch.from_pylist([row], ordered))
+            files.append(stager.finish())
+        output = Output(schema, files=tuple(file for file in files if file is not None))
+        side.publish(wanted(1), output if tasks else Output(schema, pa.Table.from_pylist(epochs[1], schema)), HOLDER)
         assert side.rows(1) is None
         side.close()
-        results.append(read(where.project / "out.db", table="alerts").sort_by("n").to_pylist())
-    assert all(held == results[0] for held in results)
-    assert results[0][0]["s"] in ("a", "b", None)
-    assert results[0][1:] == [{"n": 2, "s": "x"}, {"n": 3, "s": "old"}]
+        held = read(where.project / "out.db", table="alerts").sort_by("n").to_pylist()
+        assert held == [{"n": 1, "s": "12"}, {"n": 3, "s": "old"}]
 
 
-def test_a_null_in_the_key_is_refused_whole(place: Place) -> None:
+def test_a_null_is_a_value_of_a_key_like_any_other(place: Place) -> None:
+    """As in Python's dicts: a key with nulls is equal to itself and to no other."""
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("v", pa.int64())])
+    keys = [(None, None), (None, "x"), (0, None), (None, ""), (0, ""), (None, None), (0, None), (None, "x"), (0, "x")]
+    side = sink_side(sqlite("out.db", table="alerts", key=("a", "b")), "alerts", place)
+    side.open(schema)
+    expected: dict[Any, Any] = {}
+    for epoch in range(2):
+        rows = [{"a": a, "b": b, "v": 10 * epoch + n} for n, (a, b) in enumerate(keys[epoch:])]
+        expected |= {(row["a"], row["b"]): row["v"] for row in rows}
+        side.publish(wanted(epoch), Output(schema, pa.Table.from_pylist(rows, schema)), HOLDER)
+    side.close()
+    found = read(place.project / "out.db", table="alerts").to_pylist()
+    assert len(found) == len(expected)
+    assert {(row["a"], row["b"]): row["v"] for row in found} == expected
+
+
+def test_a_table_of_an_earlier_release_goes_on_but_says_what_to_do_about_a_null_key(place: Place) -> None:
+    sqlite_sink(place, key=("n",)).close()
+    connection = sqlite3.connect(place.project / "out.db")
+    connection.execute("DROP TABLE alerts")
+    connection.execute("CREATE TABLE alerts (n INTEGER NOT NULL, s TEXT, lockstep_epoch INTEGER NOT NULL, UNIQUE (n))")
+    connection.execute("INSERT INTO alerts VALUES (1, 'old', 0)")
+    connection.commit()
+    connection.close()
     side = sqlite_sink(place, key=("n",))
-    table = pa.Table.from_pylist([{"n": 1, "s": "a"}, {"n": None, "s": "b"}], SCHEMA)
-    assert _code(lambda: side.publish(wanted(0, rows=2), Output(SCHEMA, table), HOLDER)) == "LS0515"
-    assert side.last_published() is None
-    assert read(place.project / "out.db", table="alerts").num_rows == 0
+    side.publish(wanted(0), Output(SCHEMA, pa.Table.from_pylist([{"n": 1, "s": "new"}], SCHEMA)), HOLDER)
+    table = pa.Table.from_pylist([{"n": 2, "s": "a"}, {"n": None, "s": "b"}], SCHEMA)
+    assert _code(lambda: side.publish(wanted(1, rows=2), Output(SCHEMA, table), HOLDER)) == "LS0515"
+    assert side.last_published() == 0
+    assert read(place.project / "out.db", table="alerts").to_pylist() == [{"n": 1, "s": "new"}]
     side.close()
 
 
@@ -297,3 +329,51 @@ def test_what_a_console_prints_cannot_move_the_cursor(place: Place, capsys: pyte
     assert "\x1b" not in printed
     assert len(printed.splitlines()) == 3
     side.close()
+
+
+def _empty(epoch: int, holder: Holder = HOLDER, digest: str = "nothing") -> Publication:
+    return Publication(epoch, digest, 0, str(holder), "v1", epoch_time_us=epoch)
+
+
+def _fences(place: Place) -> int:
+    with closing(sqlite3.connect(place.project / "out.db")) as connection:
+        return int(connection.execute("SELECT count(*) FROM _lockstep_epochs").fetchone()[0])
+
+
+def test_old_epochs_without_rows_become_runs_and_are_still_fenced(place: Place) -> None:
+    side = sqlite_sink(place)
+    for epoch in range(1000):
+        if epoch in (300, 600):
+            publish(side, epoch)
+        else:
+            side.publish(_empty(epoch), Output(SCHEMA, SCHEMA.empty_table()), HOLDER)
+    assert _fences(place) < FENCES_KEPT + 2 + 4
+    late = sqlite_sink(place)
+    assert late.last_published() == 999
+    assert late.publication(299) == Publication(299, "nothing", 0, str(HOLDER), "v1", side_time(side, 299), 299)
+    assert late.publication(7) == Publication(7, "nothing", 0, "", "v1")
+    assert late.publication(300) == side.publication(300) and late.rows(300) == rows_of(300)
+    assert publish(late, 7, OTHER).digest == "nothing", "whoever comes second and has rows learns that there were none"
+    assert [late.publication(epoch) is not None for epoch in (0, 301, 998, 1000)] == [True, True, True, False]
+    assert read(place.project / "out.db", table="alerts") == pa.concat_tables([rows_of(300), rows_of(600)])
+
+
+def side_time(side: SinkSide, epoch: int) -> int:
+    held = side.publication(epoch)
+    assert held is not None
+    return held.published_us
+
+
+def test_a_database_of_the_older_format_is_continued(place: Place) -> None:
+    side = sqlite_sink(place)
+    for epoch in range(3):
+        side.publish(_empty(epoch), Output(SCHEMA, SCHEMA.empty_table()), HOLDER)
+    side.close()
+    with closing(sqlite3.connect(place.project / "out.db")) as connection, connection:
+        connection.execute("ALTER TABLE _lockstep_epochs DROP COLUMN first_epoch")
+        connection.execute("UPDATE _lockstep_sinks SET format_version = 1")
+    side = sqlite_sink(place)
+    for epoch in range(3, 200):
+        side.publish(_empty(epoch), Output(SCHEMA, SCHEMA.empty_table()), HOLDER)
+    assert side.last_published() == 199 and all(side.publication(epoch) is not None for epoch in range(200))
+    assert _fences(place) < 200

@@ -20,6 +20,9 @@ class Paper:
     def exit_code(self) -> int | None:
         return None
 
+    def cpu_s(self) -> float:
+        return 0.0
+
     def full_speed(self) -> None: ...
 
     def drain(self) -> None: ...

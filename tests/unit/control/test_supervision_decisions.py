@@ -136,6 +136,39 @@ def test_a_replica_that_does_not_start_is_replaced() -> None:
     assert isinstance(_decided(seeding, _running("r1"))[0], Kill)
 
 
+def test_a_first_epoch_under_way_is_judged_by_what_moves_in_it_and_not_by_the_time_since_the_start() -> None:
+    started_us = NOW_US - 3600 * S
+    moving = said("r0", -1, state="starting", moved_ago_s=3590, working_on=0, active_ago_s=2)
+    assert _decided(Seen("r0", True, started_us, moving)) == []
+    still = replace(moving, active_us=NOW_US - 301 * S)
+    assert isinstance(_decided(Seen("r0", True, started_us, still))[0], Kill)
+
+
+def test_an_epoch_that_is_too_large_for_this_machine_is_given_the_time_it_needs() -> None:
+    slow = said("r0", HEAD - 1, moved_ago_s=3600, working_on=HEAD, active_ago_s=20)
+    started_us = NOW_US - 7200 * S
+    assert _decided(Seen("r0", True, started_us, slow), _running("r1")) == [], "a task was done, 20 s ago"
+    one_task = replace(slow, active_us=NOW_US - 3600 * S)
+    assert _decided(Seen("r0", True, started_us, one_task, busy_us=NOW_US - 5 * S)) == [], "it uses the processor"
+    assert isinstance(_decided(Seen("r0", True, started_us, one_task, busy_us=NOW_US - 400 * S))[0], Kill)
+
+
+def test_a_replica_that_turns_in_circles_is_replaced_once_another_has_passed() -> None:
+    said_by_r0 = said("r0", HEAD - 1, moved_ago_s=299, working_on=HEAD, active_ago_s=299)
+    circling = Seen("r0", True, NOW_US - 3600 * S, said_by_r0, busy_us=NOW_US)
+    assert _decided(circling, _running("r1")) == []
+    longer = replace(circling, progress=replace(said_by_r0, moved_us=NOW_US - 301 * S, active_us=NOW_US - 301 * S))
+    assert isinstance(_decided(longer, _running("r1"))[0], Kill)
+    assert _decided(longer) == [], "nobody knows whether it is not the epoch that takes so long"
+
+
+def test_a_start_that_uses_the_processor_is_given_more_time_but_not_for_ever() -> None:
+    slow = Seen("r0", True, NOW_US - 600 * S, None, busy_us=NOW_US - 5 * S)
+    assert _decided(slow, _running("r1")) == []
+    assert isinstance(_decided(replace(slow, started_us=NOW_US - 901 * S), _running("r1"))[0], Kill)
+    assert isinstance(_decided(replace(slow, busy_us=0), _running("r1"))[0], Kill)
+
+
 def test_a_replica_just_started_is_not_blamed_for_the_progress_of_its_predecessor() -> None:
     fresh = replace(_running("r0", HEAD - 5, moved_ago_s=3600), started_us=NOW_US - 10 * S)
     assert _decided(fresh, _running("r1")) == []

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import json
+import signal
 import sqlite3
+import subprocess
+import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from lockstep.chaos.actions import files, network, store, windows
@@ -77,7 +83,8 @@ def test_a_crash_window_is_ordered_for_one_replica_and_can_be_taken_back(action:
     orders = Orders(paper.orders)
     (order,) = orders.pending()
     assert isinstance(order, WindowOrder)
-    assert (order.replica, order.window.value) == (deed.replica, action.name.removeprefix("crash-"))
+    assert order.replica == deed.replica
+    assert order.window.value.endswith(action.name.removeprefix("crash-").removeprefix("stop-in-"))
     assert not deed.happened()
     orders.note_obeyed(order.name, order.window, order.replica, 12)
     assert deed.happened()
@@ -86,7 +93,25 @@ def test_a_crash_window_is_ordered_for_one_replica_and_can_be_taken_back(action:
 
 
 def test_every_window_has_an_action() -> None:
-    assert {action.name for action in windows.ACTIONS} == {f"crash-{window.value}" for window in Window}
+    names = {f"crash-{window.value}" for window in Window}
+    assert {action.name for action in windows.ACTIONS} == {*names, "stop-in-transaction"}
+
+
+def test_a_replica_that_is_still_stopped_when_the_action_ends_is_let_go_on(paper: PaperField) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    deed = begin(windows.StopInTransaction(), paper)
+    orders = Orders(paper.orders)
+    (order,) = orders.pending()
+    obeyed = {"name": order.name, "window": "inside-transaction", "replica": "r0", "epoch": 1, "at_us": 1}
+    (paper.orders / "obeyed" / f"{order.name}.json").write_text(json.dumps({**obeyed, "pid": child.pid}))
+    child.send_signal(signal.SIGSTOP)
+    while psutil.Process(child.pid).status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
+    assert deed.happened() and not deed.ended()
+    deed.undo()
+    assert deed.ended()
+    child.communicate()
+    assert child.returncode == 0
 
 
 def test_a_crash_between_two_sinks_needs_two_sinks(paper: PaperField) -> None:

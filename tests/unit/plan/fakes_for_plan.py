@@ -56,6 +56,7 @@ class FakeSink:
     path: str
     guarantee: Guarantee = "exactly-once"
     kind: str = "fake"
+    key: tuple[str, ...] = ()
 
     def describe(self) -> str:
         return f"fake {self.path}"

@@ -131,11 +131,23 @@ class PauseReplica(Action):
             data={"pid": one.pid, "pids": [process.pid for process in stopped]},
             lasts_s=lasts_s,
             # The driver last, and each by its own identity: a process id may belong to someone else by then.
-            undo=lambda: _continue(stopped[::-1]),
+            undo=lambda: continue_all(stopped[::-1]),
         )
 
 
-def _continue(processes: Sequence[psutil.Process]) -> None:
+def stopped_below(driver: int) -> list[psutil.Process]:
+    """Those of a replica's processes that are stopped now, the driver first."""
+    found = []
+    for one in _tree(driver):
+        try:
+            found += [one] if one.status() == psutil.STATUS_STOPPED else []
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def continue_all(processes: Sequence[psutil.Process]) -> None:
+    """Let them go on."""
     _each(processes, psutil.Process.resume)
 
 
@@ -157,6 +169,13 @@ def _below(pid: int) -> list[psutil.Process]:
     except psutil.NoSuchProcess:
         return []
     return found
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    try:
+        return [psutil.Process(pid), *_below(pid)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _name(process: psutil.Process) -> str:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from random import Random
 from typing import ClassVar
 
-from lockstep.chaos.actions.processes import victim
+import psutil
+
+from lockstep.chaos.actions.processes import continue_all, stopped_below, victim
 from lockstep.chaos.vocabulary import Action, Deed, Need, Part, RunningJob
 from lockstep.control.processes import kill_tree
-from lockstep.faults.orders import Orders, Window, WindowOrder
+from lockstep.faults.orders import Harm, Orders, Window, WindowOrder
 
 REACHED_S_MAX = 15.0
 """Every epoch passes every window, and a heartbeat makes one every second: by then it was reached, or never is."""
 SEEDED_S_MAX = 60.0
 """A replica takes its seed last, after its JVM is up."""
+STOPPED_S_MAX = 30.0
+"""The supervisor ends it after ``lag_timeout_s``; if it does not, the run has to go on all the same."""
 LEADING_SHARE = 0.5
 
 
@@ -41,6 +45,50 @@ class CrashWindow(Action):
             lasts_s=REACHED_S_MAX,
             undo=lambda: _take_back(orders, order.name),
             happened=lambda: orders.obeyed(order.name) is not None,
+        )
+
+
+class InsideTransaction(CrashWindow):
+    """Its entry is written and not committed: nobody may ever see it."""
+
+    name = "crash-inside-transaction"
+    title = "kill -9 a replica inside the transaction that seals an epoch"
+    window = Window.INSIDE_TRANSACTION
+
+
+class StopInTransaction(Action):
+    """It can neither go on nor be asked to: whoever wants to write the store waits for it."""
+
+    name = "stop-in-transaction"
+    title = "SIGSTOP a replica inside a transaction of the store, whose write lock it holds: the others must go on"
+    requires = frozenset({Need.OTHER_REPLICA, Need.FAULTS})
+    takes = frozenset({Part.REPLICA})
+    lasts_s_max = REACHED_S_MAX + STOPPED_S_MAX
+    weight = 0.5
+
+    def begin(self, running: RunningJob, draw: Random) -> Deed:
+        """Give the order; whoever is still stopped at the end is let go on."""
+        one = victim(running, draw)
+        orders = Orders(running.orders)
+        name = f"{self.name}-{draw.getrandbits(40):010x}"
+        orders.give(WindowOrder(name, Window.INSIDE_TRANSACTION, Harm.STOP, replica=one.name))
+
+        def stopped() -> list[psutil.Process]:
+            obeyed = orders.obeyed(name)
+            return stopped_below(obeyed.pid) if obeyed is not None else []
+
+        def undo() -> None:
+            orders.take_back(name)
+            continue_all(stopped()[::-1])
+
+        return Deed(
+            f"{one.name} is to be stopped while it holds the store's write lock",
+            replica=one.name,
+            data={"order": name, "window": Window.INSIDE_TRANSACTION.value},
+            lasts_s=self.lasts_s_max,
+            undo=undo,
+            happened=lambda: orders.obeyed(name) is not None,
+            ended=lambda: not stopped(),
         )
 
 
@@ -141,6 +189,8 @@ def _words(window: Window) -> str:
 
 
 ACTIONS: tuple[Action, ...] = (
+    InsideTransaction(),
+    StopInTransaction(),
     SealedNotRun(),
     RunNoDigest(),
     DigestNotPublished(),

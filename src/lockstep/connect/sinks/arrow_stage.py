@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from lockstep.connect.disk import disk_trouble, make_folders, remove_files
-from lockstep.connect.protocols import Output, Place, Stager
+from lockstep.connect.protocols import ORDER, Output, Place, Stager
+from lockstep.connect.sinks.merging import merged
 from lockstep.connect.sinks.schemas import without_nullability
 from lockstep.connect.sinks.staging import FileStager, parse_staged, read_batches, staged_stem
 from lockstep.errors import ConnectError
@@ -44,8 +45,8 @@ class ArrowStage:
             temporary.replace(final)
 
     def stager(self, epoch: int, holder: Holder, task: int) -> Stager:
-        """Where one task writes its share."""
-        return FileStager(self.folder, staged_stem(epoch, holder, task), "arrow", self.schema())
+        """Where one task writes its share; what orders the rows is written beside their columns."""
+        return FileStager(self.folder, staged_stem(epoch, holder, task), "arrow", self.schema(), beside=(ORDER,))
 
     def schema(self) -> pa.Schema:
         """The sink's columns."""
@@ -57,12 +58,18 @@ class ArrowStage:
         return self._schema
 
     def batches(self, output: Output) -> Iterator[pa.RecordBatch]:
-        """The rows of an output, wherever they are."""
+        """The rows of an output, wherever they are, in order if they have one."""
         schema = self.schema()
         if output.table is not None:
             yield from output.table.select(schema.names).cast(schema).to_batches()
-        for file in output.files:
-            yield from read_batches(self._checked(file.path), "arrow", schema)
+            return
+        paths = [self._checked(file.path) for file in output.files]
+        if paths and _is_ordered(paths[0]):
+            ordered = schema.append(pa.field(ORDER, pa.string()))
+            yield from merged([read_batches(path, "arrow", ordered) for path in paths])
+            return
+        for path in paths:
+            yield from read_batches(path, "arrow", schema)
 
     def first_rows(self, output: Output, rows_max: int) -> pa.Table:
         """The first rows of an output."""
@@ -92,3 +99,9 @@ class ArrowStage:
                 why="a publication names only files that a task of this sink wrote.",
             )
         return path
+
+
+def _is_ordered(path: Path) -> bool:
+    """Whether the rows of a staged file have what orders them."""
+    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        return ORDER in reader.schema.names

@@ -153,6 +153,10 @@ class SqliteSinkSide:
             _add_runs(connection)
             if not self._is_mine(connection, schema):
                 self._create(connection, schema)
+            if self._spec.key:
+                index = quoted(f"{self._spec.table}_null_keys")
+                place = f"{quoted(self._spec.table)} {_null_keys(self._spec.key)}"
+                connection.execute(f"CREATE UNIQUE INDEX IF NOT EXISTS {index} ON {place}")
 
     def _is_mine(self, connection: sqlite3.Connection, schema: pa.Schema) -> bool:
         """Whether the table is there and ours; False if there is none."""
@@ -183,10 +187,7 @@ class SqliteSinkSide:
 
     def _create(self, connection: sqlite3.Connection, schema: pa.Schema) -> None:
         table = quoted(self._spec.table)
-        columns = [
-            f"{quoted(field.name)} {column_type(field.type)}" + (" NOT NULL" if field.name in self._spec.key else "")
-            for field in schema
-        ]
+        columns = [f"{quoted(field.name)} {column_type(field.type)}" for field in schema]
         columns.append(f"{EPOCH_COLUMN} INTEGER NOT NULL")
         if self._spec.key:
             # Not PRIMARY KEY: one integer column would become the row id, which SQLite makes up where it is null.
@@ -312,16 +313,21 @@ def _select(connection: sqlite3.Connection, table: str, schema: pa.Schema, epoch
 def _upsert(table: str, names: list[str], key: tuple[str, ...]) -> str:
     columns = [*map(quoted, names), EPOCH_COLUMN]
     marks = ", ".join("?" for _ in columns)
-    insert = f"INSERT INTO {quoted(table)} AS held ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+    insert = f"INSERT INTO {quoted(table)} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
     if not key:
         return insert
     others = [name for name in columns if name not in {quoted(each) for each in key}]
     changes = ", ".join(f"{name} = excluded.{name}" for name in others)
-    # Rows of an epoch come in no order: of two with one key the greater wins, whichever comes first, in every replica.
-    held = " || ',' || ".join(f"quote(held.{name})" for name in others)
-    new = " || ',' || ".join(f"quote(excluded.{name})" for name in others)
-    newer = f"held.{EPOCH_COLUMN} < excluded.{EPOCH_COLUMN} OR {held} < {new}"
-    return f"{insert} ON CONFLICT ({', '.join(map(quoted, key))}) DO UPDATE SET {changes} WHERE {newer}"
+    # Rows come in order, and so do epochs: of two with one key the later one is the newer.
+    update = f"DO UPDATE SET {changes}"
+    return f"{insert} ON CONFLICT ({', '.join(map(quoted, key))}) {update} ON CONFLICT {_null_keys(key)} {update}"
+
+
+def _null_keys(key: tuple[str, ...]) -> str:
+    """What tells keys with nulls apart: to SQLite's own UNIQUE no null is equal to another."""
+    names = list(map(quoted, key))
+    parts = ", ".join(f"{name} IS NULL, ifnull({name}, 0)" for name in names)
+    return f"({parts}) WHERE {' OR '.join(f'{name} IS NULL' for name in names)}"
 
 
 def _stored_schema(text: str) -> pa.Schema:
@@ -364,8 +370,8 @@ def _explained(error: sqlite3.Error, path: Path, locked_s: float) -> ConnectErro
         return ConnectError(
             "LS0515",
             f"a row does not fit its table in {path}",
-            why=f"SQLite says: {error}. A column of the key must not be null.",
-            hint="filter such rows out before the sink, or leave the column out of the key.",
+            why=f"SQLite says: {error}. A table that an earlier release made takes no null in its key.",
+            hint="write to a new table, or filter such rows out before the sink.",
         )
     return ConnectError(
         "LS0509", f"cannot use {path}: {error}", hint="check that it is a SQLite database and writable."

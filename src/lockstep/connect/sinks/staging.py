@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -45,11 +45,15 @@ class _JsonLinesWriter:
 class FileStager:
     """Writes one task's share of an epoch; the file is made with the first row."""
 
-    def __init__(self, folder: Path, stem: str, format: StageFormat, schema: pa.Schema) -> None:
+    def __init__(
+        self, folder: Path, stem: str, format: StageFormat, schema: pa.Schema, beside: Sequence[str] = ()
+    ) -> None:
+        """``beside`` are columns that are written too where the rows have them."""
         self._folder = folder
         self._stem = stem
         self._format = format
         self._schema = schema
+        self._beside = beside
         self._path: Path | None = None
         self._file: BinaryIO | None = None
         self._writer: _Writer | None = None
@@ -61,6 +65,9 @@ class FileStager:
         """Take the rows of one batch."""
         if batch.num_rows == 0:
             return
+        if self._writer is None and not self._held:
+            found = [batch.schema.field(name) for name in self._beside if name in batch.schema.names]
+            self._schema = pa.schema([*self._schema, *found])
         self._held.append(batch if batch.schema.equals(self._schema) else _fit(batch, self._schema))
         self._held_rows += batch.num_rows
         if self._held_rows >= ROWS_HELD_MAX or sum(held.nbytes for held in self._held) >= BYTES_HELD_MAX:

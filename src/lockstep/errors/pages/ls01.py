@@ -122,6 +122,31 @@ After a union there is one stream, and all its records must have an event time, 
 on each stream before the union (each may use another column and another lateness), or once after
 it.""",
     ),
+    "LS0126": Page(
+        "Results that replace each other are added up",
+        """\
+A rolling aggregation (key_by(...).agg(...), GROUP BY without a window) gives a new total of a key in
+every epoch that changes it, and each total replaces the one before. A second aggregation would take
+each of them for a record: with ann at 1, then 2, then 3, sum(n) is 6 and not 3, and how much it is
+depends on where epochs are cut.
+
+Aggregate the records themselves by the keys of the second step (count(*) instead of sum(n)), or use
+windows, whose results are final. Where old totals add nothing that the newest one does not, the job is
+not refused: the largest of counts, or the set of the keys. Results after each record
+(per_record=True) are records, and process functions see every update: what they add up is yours.""",
+    ),
+    "LS0127": Page(
+        "A keyed sink would keep a row that was replaced",
+        """\
+The rows of a rolling aggregation replace each other, and a keyed sink keeps the newest row that comes
+as far as the sink. After a filter (WHERE or HAVING on such results) or a join, a new result may not
+come: ann's average falls below the limit, and the sink still has her old row, for ever.
+
+A condition that stays true is not refused: one on the keys, a count or a maximum above a number, a
+minimum below one. For others write all rows, with the condition as a column
+(.with_columns(is_slow="mean > 5")), and look for it when you read the table; or write to a sink
+without key=, which takes every result as it comes.""",
+    ),
     "LS0131": Page(
         "A Python function that a step cannot call",
         """\

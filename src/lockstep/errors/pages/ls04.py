@@ -101,9 +101,12 @@ Change the owner or the rights of the folder (often it was made by root), or wor
     ),
     "LS0413": Page(
         "the store's file is locked",
-        """Another process held the file's write lock for half a minute. Lockstep's transactions take milliseconds, so
-that process is stopped (Ctrl-Z, a debugger), stuck on its disk, or it is a `sqlite3` shell with an open transaction.
+        """Another process held the file's write lock for longer than the caller waits: 30 s, or `lag_timeout_s` for
+those who keep a job going. Lockstep's transactions take milliseconds, so that process is stopped (Ctrl-Z, a debugger),
+stuck on its disk, or it is a `sqlite3` shell with an open transaction.
 
+A replica that is stopped while it holds the lock is ended by its supervisor after `lag_timeout_s`, and one that holds
+it for `hang_timeout_s` too; the others go on. Anybody else's process is yours to see to:
 `fuser .lockstep/jobs/*/ledger.db` shows who has the file open. Let that process go on, or end it; nothing is lost.
 A store on a network file system is not supported: its locks cannot be relied upon.""",
     ),

@@ -132,10 +132,10 @@ ever.""",
     ),
     "LS0515": Page(
         "a row does not fit its table",
-        """SQLite refused a row. Most often a column of the sink's key is null: rows with a null in the key
-could never be replaced, and would pile up.
+        """SQLite refused a row. Most often a column of the sink's key is null, and the table was made by an earlier
+release, which did not allow that. In a table of this release null is a value of a key like any other.
 
-Filter such rows out before the sink, or choose a key without that column.""",
+Write to a new table, or filter such rows out before the sink.""",
     ),
     "LS0520": Page(
         "a map inside another type",

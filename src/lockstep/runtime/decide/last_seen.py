@@ -36,8 +36,10 @@ class LastSeen:
         for one in progress:
             said_us = now_us - self._age_us(one, "said", one.updated_us, now_us, elapsed_s)
             moved_us = now_us - self._age_us(one, "moved", one.moved_us, now_us, elapsed_s)
-            is_right = abs(said_us - one.updated_us) < TOLERANCE_US and abs(moved_us - one.moved_us) < TOLERANCE_US
-            found.append(one if is_right else replace(one, updated_us=said_us, moved_us=moved_us))
+            active_us = now_us - self._age_us(one, "active", one.active_us, now_us, elapsed_s) if one.active_us else 0
+            stamps = ((said_us, one.updated_us), (moved_us, one.moved_us), (active_us, one.active_us))
+            is_right = all(abs(ours - theirs) < TOLERANCE_US for ours, theirs in stamps)
+            found.append(one if is_right else replace(one, updated_us=said_us, moved_us=moved_us, active_us=active_us))
         self._looked_s = elapsed_s
         return found
 

@@ -17,11 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
 from lockstep.compile.digests import add_sums, digest_text, hash_sums
 from lockstep.compile.job import BRANCH, Compiled, SinkPart, rows_column
-from lockstep.connect.protocols import Output, Place, StagedFile, Stager
+from lockstep.connect.protocols import ORDER, Output, Place, StagedFile, Stager
 from lockstep.connect.registry import sink_side
+from lockstep.connect.sinks.merging import in_order
 from lockstep.errors import carried_by_spark
 from lockstep.runtime.spark.batches import collected, collected_up_to
 from lockstep.store.protocols import Holder
@@ -63,8 +65,8 @@ def through_driver(frame: DataFrame, compiled: Compiled, rows_max: int) -> list[
     table = collected_up_to(frame, compiled.arrow_schema, rows_max)
     if table is None:
         return None
-    schemas = {part.branch: part.schema for part in compiled.sinks}
-    taken = {branch: _taken(table, branch, schema, alone=len(schemas) == 1) for branch, schema in schemas.items()}
+    branches = {part.branch: part for part in compiled.sinks}
+    taken = {branch: _taken(table, part, alone=len(branches) == 1) for branch, part in branches.items()}
     return [
         SinkOutput(part, Output(part.schema, table=rows), digest, rows.num_rows, rows.nbytes)
         for part in compiled.sinks
@@ -72,11 +74,16 @@ def through_driver(frame: DataFrame, compiled: Compiled, rows_max: int) -> list[
     ]
 
 
-def _taken(table: pa.Table, branch: int, schema: pa.Schema, *, alone: bool) -> tuple[pa.Table, str]:
-    """The rows of a branch and their digest, for all its sinks."""
-    mine = table if alone else table.filter(pc.equal(table.column(BRANCH), branch))
-    rows = _rows(mine, branch, schema)
-    return rows, digest_text(rows.num_rows, hash_sums(mine))
+def _taken(table: pa.Table, part: SinkPart, *, alone: bool) -> tuple[pa.Table, str]:
+    """The rows of a branch, in order if they have one, and their digest, for all its sinks."""
+    mine = table if alone else table.filter(pc.equal(table.column(BRANCH), part.branch))
+    rows = _rows(mine, part.branch, _with_order(part))
+    return in_order(rows) if part.ordered else rows, digest_text(rows.num_rows, hash_sums(mine))
+
+
+def _with_order(part: SinkPart) -> pa.Schema:
+    """The columns of a branch's rows as they come out of the union."""
+    return part.schema.append(pa.field(ORDER, pa.string())) if part.ordered else part.schema
 
 
 def _rows(tagged: pa.Table | pa.RecordBatch, branch: int, schema: pa.Schema) -> pa.Table:
@@ -98,14 +105,24 @@ def through_executors(
         ),
         branches=tuple(part.branch for part in compiled.sinks),
         schemas=tuple(part.schema for part in compiled.sinks),
+        rows_schemas=tuple(_with_order(part) for part in compiled.sinks),
         place=(str(place.project), str(place.store), place.job),
         holder=holder,
         epoch=epoch,
     )
-    staged = collected(frame.mapInArrow(task, _STAGED_SCHEMA), _STAGED_ARROW).to_pylist()
+    staged = collected(_sorted(frame, compiled).mapInArrow(task, _STAGED_SCHEMA), _STAGED_ARROW).to_pylist()
     return [
         _gathered([row for row in staged if row["sink"] == number], part) for number, part in enumerate(compiled.sinks)
     ]
+
+
+def _sorted(frame: DataFrame, compiled: Compiled) -> DataFrame:
+    """Each task's rows in order, for the branches that have one: Spark sorts what does not fit its memory on disk."""
+    branches = sorted({part.branch for part in compiled.sinks if part.ordered})
+    if not branches:
+        return frame
+    order = [sf.col(f"{rows_column(branch)}.{ORDER}") for branch in branches]
+    return frame.sortWithinPartitions(sf.coalesce(*order))
 
 
 def _gathered(staged: list[dict[str, Any]], part: SinkPart) -> SinkOutput:
@@ -133,6 +150,8 @@ class StagingTask:
     sinks: str
     branches: tuple[int, ...]
     schemas: tuple[pa.Schema, ...]
+    rows_schemas: tuple[pa.Schema, ...]
+    """The columns as they come, with what orders the rows where something does."""
     place: tuple[str, str, str]
     holder: Holder
     epoch: int
@@ -162,7 +181,7 @@ class StagingTask:
         taken.sums = add_sums(taken.sums, hash_sums(mine))
         taken.bytes += mine.nbytes
         numbers = [number for number, one in enumerate(self.branches) if one == branch]
-        rows = _rows(mine, branch, self.schemas[numbers[0]]).to_batches()
+        rows = _rows(mine, branch, self.rows_schemas[numbers[0]]).to_batches()
         for number in numbers:
             if number not in stagers:
                 stagers[number] = self._stager(number)

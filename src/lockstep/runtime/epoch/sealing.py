@@ -17,6 +17,7 @@ from lockstep.errors import LockstepError
 from lockstep.faults.windows import Window, reached
 from lockstep.runtime.decide.marks import TimeStep
 from lockstep.runtime.decide.proposing import Proposal, Proposer
+from lockstep.store.patience import patience
 from lockstep.store.protocols import Holder, Store
 
 _PAUSE_AFTER_ERROR_S = 1.0
@@ -57,6 +58,11 @@ class Sealer(threading.Thread, Proposer):
 
     def run(self) -> None:
         """Wait until there is something to seal, seal it, again."""
+        # A process that is stopped may hold the store's lock: this thread fails, says so, and tries again.
+        with patience(self._settings.lag_timeout_s):
+            self._seal_all()
+
+    def _seal_all(self) -> None:
         while not self._stopping:
             try:
                 if (epoch := self._next()) is not None:

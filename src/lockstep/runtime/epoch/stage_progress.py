@@ -22,6 +22,8 @@ class Standpoint:
 
     epoch: int = -1
     working_on: int = -1
+    begun_us: int = 0
+    """When the epoch under way was begun, 0 if none is."""
     epoch_s: float = 0.0
     records: int = 0
     moved_us: int = 0
@@ -85,7 +87,8 @@ class StageProgress:
         """A stage computes ``epoch``."""
         with self._lock:
             self._begun_s.setdefault(epoch, self._elapsed_s())
-            self.at = replace(self.at, working_on=max(epoch, self.at.working_on))
+            begun_us = self._clock() if self.at.working_on < 0 else self.at.begun_us
+            self.at = replace(self.at, working_on=max(epoch, self.at.working_on), begun_us=begun_us)
 
     def done(self, stage: int, entry: Entry, publications: Sequence[Publication]) -> None:
         """A stage has computed an epoch and seen to it that it is published: these hold, one for each of its sinks."""

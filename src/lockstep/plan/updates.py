@@ -1,0 +1,249 @@
+"""Results that replace earlier ones: where they come from, and where taking them for records would be wrong.
+
+A rolling aggregation gives a new total of a key in every epoch that changes it. Each total replaces the one before, so
+adding them up counts records again and again; and where a step lets a new total not through, the old one stays in a
+keyed sink. A property of steps says which rows replace which (:func:`updates_of`), and a job is refused where it
+matters (:func:`check_updates`). Results after each record (``per_record=True``) are one for each record, and records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+from lockstep.errors import PlanError
+from lockstep.plan.columns import referenced_columns
+from lockstep.plan.expression import Call, Column, Expression, Literal, Sql, unaliased, walk
+from lockstep.plan.loops import ROUND, LoopHead
+from lockstep.plan.steps import (
+    WINDOW_COLUMNS,
+    Aggregate,
+    Drop,
+    EventTime,
+    Filter,
+    Named,
+    Rename,
+    Select,
+    Sink,
+    Step,
+    Union,
+    WithColumns,
+    upstream,
+)
+
+RISING = frozenset({"count", "count_if", "count_distinct", "approx_count_distinct", "max", "bool_or"})
+FALLING = frozenset({"min", "bool_and"})
+_IDEMPOTENT = frozenset({"max", "min", "count_distinct", "collect_set", "bool_and", "bool_or", "bit_and", "bit_or"})
+"""Aggregates to which it is the same whether a value comes once or many times."""
+_SAME = {"some": "bool_or", "any": "bool_or", "every": "bool_and"}
+_CALLED = re.compile(r"\s*(\w+)\s*\(\s*(distinct\b)?[^()]*\)\s*", re.IGNORECASE)
+_COMPARED = re.compile(r"\s*`?(\w+)`?\s*(>=?|<=?)\s*-?\d+(\.\d+)?\s*")
+_WORDS = re.compile(r"\w+")
+_JOINED = re.compile(r"\s+(?:and|or)\s+(?=(?:[^']*'[^']*')*[^']*$)", re.IGNORECASE)
+"""Outside of quotes."""
+_COMPARISONS = {"operator.gt": ">", "operator.ge": ">=", "operator.lt": "<", "operator.le": "<="}
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What is known of rows that replace earlier ones."""
+
+    by: Step
+    """The step that gives them."""
+    key: frozenset[str]
+    """Columns that are the same in all rows that replace each other."""
+    rising: frozenset[str] = frozenset()
+    """Columns that are never smaller in a newer row."""
+    falling: frozenset[str] = frozenset()
+    """Columns that are never larger."""
+    hidden_by: Step | None = None
+    """A step that may keep a newer row back when it has let the older one through."""
+
+    def renamed(self, old_names: Mapping[str, str]) -> Updates:
+        """The same after a step whose columns are these old ones under new names."""
+
+        def kept(names: frozenset[str]) -> frozenset[str]:
+            return frozenset(new for new, old in old_names.items() if old in names)
+
+        return replace(self, key=kept(self.key), rising=kept(self.rising), falling=kept(self.falling))
+
+
+@singledispatch
+def updates_of(step: Step) -> Updates | None:  # noqa: ARG001
+    """What is known of a step's rows if they replace earlier ones; None if each stands for itself.
+
+    Functions in Python, process functions and bolts see every update, and what they make of it is theirs to know.
+    """
+    return None
+
+
+@singledispatch
+def aggregation_of(step: Step) -> tuple[Named, Named] | None:  # noqa: ARG001
+    """The keys and the aggregates of a step that adds records up; None if it does not."""
+    return None
+
+
+def rolling_updates(step: Step, keys: Iterable[str], aggregates: Named) -> Updates | None:
+    """The updates of a step that gives new totals of these keys. A round of a loop comes once, and is final."""
+    names = frozenset(keys)
+    if ROUND in names and any(isinstance(before, LoopHead) for before in upstream(step)):
+        return None
+    functions = {name: function_of(value) for name, value in aggregates}
+    rising = frozenset(name for name, function in functions.items() if function in RISING)
+    falling = frozenset(name for name, function in functions.items() if function in FALLING)
+    return Updates(step, names, rising, falling)
+
+
+@updates_of.register
+def _aggregate(step: Aggregate) -> Updates | None:
+    if step.window is not None and not step.updates:
+        return None
+    window = WINDOW_COLUMNS if step.window is not None else ()
+    return rolling_updates(step, (*(name for name, _ in step.keys), *window), step.aggregates)
+
+
+@aggregation_of.register
+def _(step: Aggregate) -> tuple[Named, Named]:
+    return step.keys, step.aggregates
+
+
+@updates_of.register(EventTime)
+@updates_of.register(Sink)
+@updates_of.register(Drop)
+def _same(step: EventTime | Sink | Drop) -> Updates | None:
+    found = updates_of(step.input)
+    return found and found.renamed({name: name for name in step.columns})
+
+
+@updates_of.register
+def _rename(step: Rename) -> Updates | None:
+    found = updates_of(step.input)
+    return found and found.renamed(dict(zip(step.columns, step.input.columns, strict=True)))
+
+
+@updates_of.register
+def _select(step: Select) -> Updates | None:
+    return _computed(step.input, dict(step.selection))
+
+
+@updates_of.register
+def _with_columns(step: WithColumns) -> Updates | None:
+    kept: dict[str, Expression] = {name: Column(name) for name in step.input.columns}
+    return _computed(step.input, {**kept, **dict(step.additions)})
+
+
+def _computed(before: Step, values: Mapping[str, Expression]) -> Updates | None:
+    found = updates_of(before)
+    if found is None:
+        return None
+    plain = {new: value.name for new, value in values.items() if isinstance(value, Column)}
+    of_keys = frozenset(new for new, value in values.items() if _reads(value, before) <= found.key)
+    return replace(found.renamed(plain), key=of_keys)
+
+
+@updates_of.register
+def _filter(step: Filter) -> Updates | None:
+    found = updates_of(step.input)
+    if found is None or all(_stays_true(part, step.input, found) for part in _parts(step.condition)):
+        return found
+    return replace(found, hidden_by=found.hidden_by or step)
+
+
+@updates_of.register
+def _union(step: Union) -> Updates | None:
+    found = [one for one in map(updates_of, step.streams) if one is not None]
+    if not found:
+        return None
+    hidden_by = next((one.hidden_by for one in found if one.hidden_by is not None), None)
+    return Updates(found[0].by, frozenset.intersection(*(one.key for one in found)), hidden_by=hidden_by)
+
+
+def check_updates(steps: Iterable[Step]) -> None:
+    """Refuse to add up what replaces itself (LS0126), and keyed sinks that would keep what was replaced (LS0127)."""
+    for step in steps:
+        added = aggregation_of(step)
+        found = [one for one in map(updates_of, step.inputs) if one is not None]
+        if added is not None and found and not _is_right(added, step.inputs[0], found[0]):
+            raise _added_again(step, found[0])
+        if isinstance(step, Sink) and step.spec.key and found and found[0].hidden_by is not None:
+            raise _kept_too_long(step, found[0], found[0].hidden_by)
+
+
+def _is_right(added: tuple[Named, Named], before: Step, found: Updates) -> bool:
+    """Whether an aggregation of updates is that of the newest of them: if old ones add nothing that new ones do not."""
+    keys, aggregates = added
+    if found.hidden_by is not None or not all(_reads(value, before) <= found.key for _, value in keys):
+        return False
+    for _, value in aggregates:
+        function, read = function_of(value), _reads(value, before)
+        of_keys = function in _IDEMPOTENT and read <= found.key
+        highest = (function == "max" and read <= found.rising) or (function == "min" and read <= found.falling)
+        if not (read and (of_keys or highest)):
+            return False
+    return True
+
+
+def function_of(value: Expression) -> str:
+    """The aggregate function that an expression is a call of; empty if it is more than that."""
+    plain = unaliased(value)
+    name = ""
+    if isinstance(plain, Call):
+        name = plain.name
+    elif isinstance(plain, Sql) and (called := _CALLED.fullmatch(plain.text)) is not None:
+        name = "count_distinct" if called[2] else called[1].lower()
+    return _SAME.get(name, name)
+
+
+def _reads(value: Expression, before: Step) -> frozenset[str]:
+    """The columns that an expression reads; of a text in SQL all that it could."""
+    read = set(referenced_columns(value))
+    texts = [part.text for part in walk(value) if isinstance(part, Sql)]
+    words = {word.lower() for text in texts for word in _WORDS.findall(text)}
+    return frozenset(read | {name for name in before.columns if name.lower() in words})
+
+
+def _parts(condition: Expression) -> list[Expression]:
+    """The conditions that AND and OR join, as far as it is easy to see: if each stays true, all together do."""
+    if isinstance(condition, Call) and condition.name in ("operator.and", "operator.or"):
+        return [part for one in condition.children for part in _parts(one)]
+    if isinstance(condition, Sql) and not set('"()') & set(condition.text):
+        return [Sql(part) for part in _JOINED.split(condition.text)]
+    return [condition]
+
+
+def _stays_true(part: Expression, before: Step, found: Updates) -> bool:
+    """Whether a condition that holds for a row holds for every newer one."""
+    if _reads(part, before) <= found.key:
+        return True
+    column, sign = "", ""
+    if isinstance(part, Sql) and (compared := _COMPARED.fullmatch(part.text)) is not None:
+        column, sign = compared[1], compared[2]
+    elif isinstance(part, Call) and part.name in _COMPARISONS:
+        left, right = part.args
+        if isinstance(left, Column) and isinstance(right, Literal):
+            column, sign = left.name, _COMPARISONS[part.name]
+    return column in (found.rising if sign.startswith(">") else found.falling)
+
+
+def _added_again(step: Step, found: Updates) -> PlanError:
+    return PlanError(
+        "LS0126",
+        f'{step.where} adds up the results of "{found.by.id}", which replace each other',
+        why=f'"{found.by.id}" gives the new total of a key in every epoch that changes it. Added up, every total would '
+        "be counted beside those it replaces.",
+        hint="aggregate the records themselves, by the keys of this step; or in windows, whose results are final: "
+        "GROUP BY ..., window(at, '1 minute').",
+    )
+
+
+def _kept_too_long(sink: Sink, found: Updates, hides: Step) -> PlanError:
+    return PlanError(
+        "LS0127",
+        f'the sink "{sink.id}" would keep rows that "{hides.id}" does not let through any more',
+        why=f'the results of "{found.by.id}" replace each other. When a new one does not come as far as the sink, the '
+        "row of its key there is still the old one.",
+        hint="keep all rows, with the condition as a column (.with_columns(is_high=...)), and look for it when you "
+        "read; or write to a sink without key=, which takes every result.",
+    )

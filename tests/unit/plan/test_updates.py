@@ -1,0 +1,139 @@
+"""Results that replace each other: what would be wrong is refused, with the reason; what is right is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lockstep as ls
+from lockstep import F
+from lockstep.errors import PlanError
+
+SCHEMA = "user string, city string, ms bigint, at timestamp"
+Made = Callable[[ls.Job, Any], Any]
+
+
+def _refusal(made: Made, sink: Any) -> str:
+    """The code that a job is refused with, empty if it is not."""
+    job = ls.Job("updates")
+    events = job.source("a", ls.journal("a", schema=SCHEMA)).event_time("at")
+    made(job, events).to(sink)
+    try:
+        job.graph()
+    except PlanError as error:
+        return error.code
+    return ""
+
+
+def _keyed(*key: str) -> Any:
+    return ls.sqlite("out.db", table="t", key=key)
+
+
+def _sql(text: str) -> Made:
+    return lambda job, _: job.sql(text)
+
+
+COUNTS = "select user, city, count(*) n, sum(ms) total, max(ms) slowest, avg(ms) mean from a group by user, city"
+MINUTES = "select user, city, count(*) n from a group by user, city, window(at, '1 minute')"
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        (f"select city, sum(n) from ({COUNTS}) group by city", "LS0126"),
+        (f"select city, count(*) from ({COUNTS}) group by city", "LS0126"),
+        (f"select n, collect_set(user) from ({COUNTS}) group by n", "LS0126"),
+        (f"select city, max(total) from ({COUNTS}) group by city", "LS0126"),
+        (f"select town, sum(m) from (select upper(city) town, n * 2 m from ({COUNTS})) group by town", "LS0126"),
+        # Old totals add nothing here that the newest do not.
+        (f"select city, max(n) from ({COUNTS}) group by city", ""),
+        (f"select city, collect_set(user) from ({COUNTS}) group by city", ""),
+        # Final results are records.
+        (f"select city, sum(n) from ({MINUTES}) group by city", ""),
+        (f"select city, sum(n) from ({MINUTES}) where n > 3 group by city", ""),
+    ],
+)
+def test_what_replaces_itself_is_not_added_up(query: str, code: str) -> None:
+    assert _refusal(_sql(query), ls.files("out")) == code
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        (f"select * from ({COUNTS}) where mean > 5", "LS0127"),
+        (f"select * from ({COUNTS}) where n < 5", "LS0127"),
+        (f"select * from ({COUNTS}) where n > 5 or total > 3", "LS0127"),
+        ("select user, city, sum(ms) as s from a group by user, city having s > 100 and city = 'Rome'", "LS0127"),
+        # What passed once passes for ever.
+        (f"select * from ({COUNTS}) where n >= 5 and slowest > 7 and user <> 'root'", ""),
+        (f"select * from ({COUNTS}) where city in ('Rome', 'Bonn')", ""),
+        (f"select user, city, mean > 5 as is_slow from ({COUNTS})", ""),
+        (f"select * from ({MINUTES}) where n < 5", ""),
+    ],
+)
+def test_a_keyed_sink_does_not_keep_what_no_longer_passes(query: str, code: str) -> None:
+    assert _refusal(_sql(query), _keyed("user", "city")) == code
+    # A sink without a key takes every result, and says so.
+    assert _refusal(_sql(query), ls.files("out")) == ""
+
+
+def _by_user(events: Any) -> Any:
+    return events.key_by("user")
+
+
+def _tags(job: ls.Job) -> Any:
+    return job.source("tags", ls.journal("tags", schema="user string, tag string, tagged timestamp")).event_time(
+        "tagged"
+    )
+
+
+def _near(events: Any, tags: Any) -> Any:
+    return events.join(tags, on="user", between=("-1 second", "1 second"))
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        (lambda _, events: _by_user(events).agg(n=F.sum("ms")).filter(F.col("n") > 5), "LS0127"),
+        (lambda _, events: _by_user(events).max_by("ms").filter(F.col("city") == "Rome"), "LS0127"),
+        (lambda job, events: _near(_by_user(events).max_by("ms"), _tags(job)), "LS0127"),
+        (lambda job, events: _near(events, _tags(job)), ""),
+        (lambda _, events: _by_user(events).agg(n=F.count("*")).filter(F.col("n") > 5), ""),
+        # A result after each record is a record: the first visit of a user stays the first.
+        (lambda _, events: _by_user(events).count(as_="n", per_record=True).filter("n = 1"), ""),
+        (lambda _, events: events.filter("ms > 5"), ""),
+        (lambda _, events: _by_user(events).window(ls.tumbling("1 m")).agg(n=F.count("*")).filter("n < 5"), ""),
+        (
+            lambda _, events: (
+                _by_user(events).window(ls.session("1 m")).allowed_lateness("1 m").agg(n=F.sum("ms")).filter("n > 5")
+            ),
+            "LS0127",
+        ),
+    ],
+)
+def test_the_methods_are_checked_like_the_queries(made: Made, code: str) -> None:
+    assert _refusal(made, _keyed("user")) == code
+
+
+def test_a_round_of_a_loop_is_final() -> None:
+    def body(shares: Any) -> tuple[Any, Any]:
+        received = shares.key_by("user", "round").agg(ms=F.sum("ms")).select("user", "ms", "round")
+        return received.filter("ms > 1"), received
+
+    def made(_: ls.Job, events: Any) -> Any:
+        return events.select("user", "ms").iterate(body, rounds=9).key_by("user").agg(total=F.sum("ms"))
+
+    assert _refusal(made, _keyed("user")) == ""
+
+
+def test_the_refusal_says_why_and_what_to_write_instead() -> None:
+    job = ls.Job("updates")
+    job.source("a", ls.journal("a", schema=SCHEMA))
+    job.sql("select city, sum(n) from (select user, city, count(*) n from a group by user, city) group by city").to(
+        ls.files("out")
+    )
+    with pytest.raises(PlanError, match="which replace each other") as caught:
+        job.graph()
+    assert "aggregate the records themselves" in str(caught.value)
