@@ -84,11 +84,6 @@ def test_of_more_rows_than_may_come_only_that_is_known_and_few_are_made(session:
     assert _bounded(session.range(100, numPartitions=2), 100) is not None
 
 
-def test_results_that_are_too_large_for_the_driver_are_not_brought_either(session: SparkSession) -> None:
-    wide = session.range(600, numPartitions=1).select(sf.repeat(sf.lit("x"), 1_000_000).alias("s"))
-    assert _bounded(wide, 1000) is None, "600 MB, with room for 256 MB"
-
-
 def test_every_batch_is_handed_over_and_an_error_ends_the_query(session: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number in range(3):
