@@ -79,6 +79,11 @@ class RunSettings(_Strict):
     One costs memory (about that of a replica) and next to no processor time. There is none in a run until done, nor on
     a master that is not local, where it would hold executors.
     """
+    boot_share: Literal["idle", "gentle"] = "idle"
+    """What a process that boots beside replicas that publish gets of the processor: the time that is idle, or a share.
+
+    A replica that boots and finds less than a quarter of a core idle gets a gentle share all the same.
+    """
     on_divergence: Literal["stop", "continue"] = "stop"
     """What to do if two replicas computed different rows and no third can tell who is right: stop the job, or go on
     with the copy that was published."""
