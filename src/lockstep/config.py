@@ -103,6 +103,14 @@ class RunSettings(_Strict):
 
     Larger ones are staged in files by the executors; an epoch that turns out larger only then is run again that way."""
 
+    @property
+    def behind_epochs_max(self) -> int:
+        """How far a replica may be behind whoever publishes: the lead, and what a start may leave to catch up with.
+
+        One that is further behind has left the set, and is seeded if it starts again.
+        """
+        return self.lead_epochs_max + self.seed_beyond_epochs
+
 
 class SparkSettings(_Strict):
     """What goes to Spark: the master and any ``spark.*`` setting."""
