@@ -55,9 +55,7 @@ def test_every_thread_of_the_whole_tree_is_in_the_idle_class_and_leaves_it_again
     assert set_share(family, "full") and classes(family) == {(os.SCHED_OTHER, 0)}
 
 
-def test_where_it_could_not_be_taken_back_threads_are_left_alone(
-    family: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_it_could_not_be_taken_back_threads_are_left_alone(family: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockstep.control.shares.may_take_back", lambda: False)
     monkeypatch.setattr("lockstep.control.shares._set_session", lambda pid, niceness: None)
     before = classes(family)
