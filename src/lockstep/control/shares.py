@@ -81,7 +81,8 @@ def set_share(pid: int, share: Share) -> bool:
     if not may_take_back():
         return session is True
     for _ in range(_PASSES_MAX):
-        if not any([_set_thread(thread, setting) for thread in _threads(pid)]):
+        changed = [_set_thread(thread, setting) for thread in _threads(pid)]
+        if not any(changed):
             break
     return session is not False
 
