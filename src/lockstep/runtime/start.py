@@ -20,7 +20,8 @@ def main() -> None:
     hide_secrets(spec["jvm_conf"])
     sys.stderr = RedactedStream(sys.stderr)
     if spec["jvm"]:
-        boot(spec["jvm"], Path(path).parent, spec["jvm_conf"])
+        slowed = what == "spare" and spec["settings"]["run"]["boot_share"] == "duty"
+        boot(spec["jvm"], Path(path).parent, spec["jvm_conf"], may_be_stopped=slowed and sys.platform == "linux")
     if what == "spare":
         from lockstep.runtime import spare
 

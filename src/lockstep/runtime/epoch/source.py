@@ -31,6 +31,7 @@ from lockstep.connect.registry import source_side
 from lockstep.errors import carried_by_spark
 from lockstep.plan.schema import parse_schema
 from lockstep.runtime.epoch import drain_flag as draining
+from lockstep.runtime.epoch import gate as gates
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store
 from lockstep.store.types import arrow_schema
@@ -38,6 +39,7 @@ from lockstep.store.types import arrow_schema
 FORMAT = "lockstep"
 BEFORE_FIRST = -1
 _WAIT_S = 0.2
+_GATE_POLL_S = 0.05
 _PR_SET_PDEATHSIG = 1
 RECORDS_WITH_PLAN_MAX = 5_000
 """An epoch of at most so many records travels with its plan; a larger one is read by Spark's tasks, in parallel."""
@@ -58,6 +60,8 @@ class SourceOptions:
     hidden: dict[str, Any]
     tasks_max: int
     drain_flag: str
+    gate: str = ""
+    """While this file is there, a query waits before it reads its checkpoint."""
     stage: int = 1
     warm_up_epochs: int = 0
     """More than 0: not the ledger's epochs but this many repetitions of its newest one, to warm up on."""
@@ -86,7 +90,10 @@ class LockstepSource(DataSource):  # type: ignore[misc]
         return FORMAT
 
     def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802, ARG002
-        """One reader per source of the query."""
+        """One reader per source of the query, as soon as there is a checkpoint to go on from."""
+        options = SourceOptions.from_json(self.options["lockstep"])
+        if options.gate:
+            _wait_at(Path(options.gate), str(options.stage))
         return EpochReader(self.options["lockstep"])
 
 
@@ -313,6 +320,15 @@ def _die_with_parent() -> None:
     """Ask Linux to end this process with the JVM; elsewhere the wait loop looks for itself."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _wait_at(gate: Path, query: str) -> None:
+    _die_with_parent()
+    parent = os.getppid()
+    while gates.is_closed(gate):
+        gates.answer(gate, query)
+        _end_if_orphaned(parent)
+        time.sleep(_GATE_POLL_S)
 
 
 def _end_if_orphaned(parent: int) -> None:
