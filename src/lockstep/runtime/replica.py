@@ -162,13 +162,16 @@ class Replica:
             return False
         assert self._ready is not None
         self._seed_s = time.monotonic() - self._seed_from_s + self._ready.queries_s
-        head = self.store.head()
-        peers = [one for one in self.store.progress() if one.replica != self.spec.replica and is_live(one, wall_us())]
+        try:
+            head, progress = self.store.head(), self.store.progress()
+        except StoreError:
+            return False  # it goes on with the seed that it has
+        peers = [one for one in progress if one.replica != self.spec.replica and is_live(one, wall_us())]
         if head is None or not peers or self._seeds >= SEEDS_MAX:
             return False
         # What an epoch takes here is not known yet: the first is slow by far. The others know.
-        epoch_s = max(one.epoch_s for one in peers)
-        return is_new_seed_cheaper(head.epoch - self.stage_progress.at.epoch, epoch_s, self._seed_s)
+        epoch_s, lag = max(one.epoch_s for one in peers), head.epoch - self.stage_progress.at.epoch
+        return lag > self.settings.run.seed_beyond_epochs and is_new_seed_cheaper(lag, epoch_s, self._seed_s)
 
     def seed_again(self, queries: list[StreamingQuery]) -> list[StreamingQuery]:
         """Finish the epoch under way, and go on from a newer seed."""

@@ -93,7 +93,7 @@ class LockstepSource(DataSource):  # type: ignore[misc]
         """One reader per source of the query, as soon as there is a checkpoint to go on from."""
         options = SourceOptions.from_json(self.options["lockstep"])
         if options.gate:
-            _wait_at(Path(options.gate), str(options.stage))
+            _wait_at(Path(options.gate), options.stage, options.source)
         return EpochReader(self.options["lockstep"])
 
 
@@ -322,11 +322,10 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _wait_at(gate: Path, query: str) -> None:
+def _wait_at(gate: Path, stage: int, source: str) -> None:
     _die_with_parent()
     parent = os.getppid()
-    while gates.is_closed(gate):
-        gates.answer(gate, query)
+    while gates.come(gate, stage, source):
         _end_if_orphaned(parent)
         time.sleep(_GATE_POLL_S)
 

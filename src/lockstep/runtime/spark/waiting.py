@@ -21,6 +21,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from lockstep.compile.job import Compiled
 from lockstep.runtime.epoch import gate as gates
+from lockstep.runtime.epoch.source import SourceOptions
 from lockstep.runtime.spark.batches import for_each_batch
 
 Epoch = Callable[[DataFrame, int], None]
@@ -35,7 +36,7 @@ class WaitingQueries:
         self._logs = logs
         self._gate = gate
         self._epochs: dict[int, Epoch] = {}
-        gates.close(gate)
+        gates.close(gate, {stage.stage.number: _sources_of(stage.frame) for stage in stages})
         self.queries = {stage.stage.number: self._started(stage) for stage in stages}
 
     def _started(self, stage: Compiled) -> StreamingQuery:
@@ -48,7 +49,7 @@ class WaitingQueries:
 
     def come(self, should_stop: Callable[[], bool]) -> bool:
         """Wait until all of them are at the gate; False, and none is left, if one ended or it should stop."""
-        while gates.waiting(self._gate) < len(self.queries):
+        while gates.missing(self._gate):
             if should_stop() or not all(query.isActive for query in self.queries.values()):
                 self._give_up()
                 return False
@@ -70,6 +71,14 @@ class WaitingQueries:
                 print(f"a query did not wait for its checkpoint: {error}", file=sys.stderr, flush=True)
             query.stop()
         gates.clear(self._gate)
+
+
+def _sources_of(frame: DataFrame) -> list[str]:
+    """The sources that a query reads, as its plan has them."""
+    found = frame._jdf.queryExecution().analyzed().collectLeaves()
+    leaves = [found.apply(number) for number in range(found.size())]
+    streams = [leaf for leaf in leaves if leaf.getClass().getSimpleName() == "StreamingRelationV2"]
+    return [SourceOptions.from_json(leaf.extraOptions().get("lockstep")).source for leaf in streams]
 
 
 def started(stage: Compiled, checkpoint: Path, epoch: Epoch) -> StreamingQuery:
