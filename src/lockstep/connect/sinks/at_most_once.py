@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from lockstep.clock import Clock, wall_us
+from lockstep.connect.lazy_store import LazyStore
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide, Stager
-from lockstep.connect.stores import LazyStore
 from lockstep.store.protocols import Holder
 
 _REMEMBERED = 32

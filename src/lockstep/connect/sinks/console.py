@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from lockstep.clock import Clock, wall_us
 from lockstep.connect.formats import json_values
+from lockstep.connect.lazy_store import LazyStore
 from lockstep.connect.protocols import Output, Place, Publication, Stager
 from lockstep.connect.sinks.arrow_stage import ArrowStage
 from lockstep.connect.specs import ConsoleSink
-from lockstep.connect.stores import LazyStore
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
 
