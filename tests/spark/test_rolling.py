@@ -68,7 +68,7 @@ def _job() -> ls.Job:
     }
     events.key_by(who="upper(user)").agg(**values, per_record=True).to(ls.files("each"))
     events.distinct("user", within=f"{WITHIN_S} seconds").select("user", "at").to(ls.files("once"))
-    order = {"most": F.max_by("x", "n"), "least": "min_by(x, n)", "first": F.first("n")}
+    order: dict[str, Any] = {"most": F.max_by("x", "n"), "least": "min_by(x, n)", "first": F.first("n")}
     events.key_by("user").agg(**order, name="by_order").to(ls.files("most"))
     words = events.explode("words", as_="word")
     words.key_by("user").fold("", _append, schema="said string", name="said").to(ls.files("said"))
