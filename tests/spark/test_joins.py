@@ -148,7 +148,7 @@ AROUND_US = ((-2_001, -2_000), (-1_999, 0), (1_000_000, 1_000_001), (500, 999_99
 
 
 def _histories(minutes: int) -> tuple[list[Row], list[Row]]:
-    small = [{"k": 1, "n": n, "at": HISTORY + timedelta(minutes=n)} for n in range(minutes)]
+    small: list[Row] = [{"k": 1, "n": n, "at": HISTORY + timedelta(minutes=n)} for n in range(minutes)]
     large = [
         {"k": 1, "n": one["n"], "at": one["at"] + timedelta(microseconds=us)}
         for one in small
