@@ -12,10 +12,10 @@ from lockstep.bench.demo.checking import Comparison, alerts_of, compare, expecte
 from lockstep.bench.demo.events import EVENTS_PER_S, events
 from lockstep.bench.demo.feeding import Fed, Feeder
 from lockstep.bench.demo.figures import BEFORE_S
-from lockstep.bench.demo.narrating import Narrator
+from lockstep.bench.demo.progress import Progress
 from lockstep.bench.demo.running import JobRun, Kill
 from lockstep.bench.demo.stillness import HANG_LIMIT_S, Signs, Stillness, signs, state_text
-from lockstep.bench.demo.watching import Sighting, Watcher
+from lockstep.bench.demo.watching import SeenEpoch, Watcher
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.connect.reading import read
 from lockstep.errors import RunError
@@ -51,7 +51,7 @@ class Part:
     """All that came of one part."""
 
     replicas: int
-    sightings: tuple[Sighting, ...]
+    seen_epochs: tuple[SeenEpoch, ...]
     kills: tuple[Kill, ...]
     back_s: tuple[float | None, ...]
     """For each kill, how long until all replicas computed again; None if the part ended first."""
@@ -83,7 +83,7 @@ class _Stage:
 
     run: JobRun
     watcher: Watcher
-    narrator: Narrator
+    progress: Progress
     feeder: Feeder | None = None
     kills: list[Kill] = field(default_factory=list)
     back_s: list[float | None] = field(default_factory=list)
@@ -102,10 +102,10 @@ class _Stage:
                 self.alive[index] = replace(one, end_us=now)
         shown = {one.replica for one in self.alive if one.end_us is None}
         self.alive += [Alive(name, now) for name in sorted(computing - shown)]
-        self.narrator.show(self._now())
+        self.progress.show(self._now())
 
     def _now(self) -> str:
-        seen, progress = self.watcher.sightings(), self.run.progress()
+        seen, progress = self.watcher.seen_epochs(), self.run.progress()
         head = max((one.epoch for one in progress.values()), default=-1)
         states = ", ".join(state_text(name, progress.get(name), head) for name in self.run.names)
         age = seen[-1].age_us if seen else None
@@ -151,7 +151,7 @@ class _Stage:
             time.sleep(LOOK_S)
 
 
-def play(folder: Path, replicas: int, narrator: Narrator) -> Part:
+def play(folder: Path, replicas: int, progress: Progress) -> Part:
     """One part from start to check, in a folder of its own. No process is left, however it ends."""
     folder.mkdir()
     with ExitStack() as stack:
@@ -160,7 +160,7 @@ def play(folder: Path, replicas: int, narrator: Narrator) -> Part:
         watcher = Watcher(run.sink)
         stack.callback(watcher.stop)
         watcher.start()
-        stage = _Stage(run, watcher, narrator)
+        stage = _Stage(run, watcher, progress)
         _begin(stage, stack)
         if replicas == 1:
             _kill_the_only_one(stage)
@@ -170,11 +170,11 @@ def play(folder: Path, replicas: int, narrator: Narrator) -> Part:
 
 
 def _begin(stage: _Stage, stack: ExitStack) -> None:
-    stage.narrator.say("starting " + ("one JVM" if stage.run.replicas == 1 else f"{stage.run.replicas} JVMs"))
+    stage.progress.say("starting " + ("one JVM" if stage.run.replicas == 1 else f"{stage.run.replicas} JVMs"))
     stage.until(stage.run.ready, "the start")
     stage.feeder = Feeder(stage.run.store_folder, SEED)
     stack.callback(stage.feeder.kill)
-    stage.narrator.say(f"running; feeding {EVENTS_PER_S:,} events a second, waiting for a steady state")
+    stage.progress.say(f"running; feeding {EVENTS_PER_S:,} events a second, waiting for a steady state")
     stage.during(WARM_S + BEFORE_S)
 
 
@@ -182,7 +182,7 @@ def _kill_the_only_one(stage: _Stage) -> None:
     _kill(stage, "r0")
     _wait_until_back(stage)
     back_us = wall_us()
-    stage.until(lambda: _recovered(stage.watcher.sightings(), back_us), "the end of the backlog")
+    stage.until(lambda: _recovered(stage.watcher.seen_epochs(), back_us), "the end of the backlog")
     stage.during(AFTER_ONE_S)
 
 
@@ -198,7 +198,7 @@ def _kill_one_then_the_other(stage: _Stage) -> None:
 
 def _kill(stage: _Stage, replica: str) -> None:
     role = ", which sealed the newest epoch" if stage.run.replicas > 1 and stage.run.newest_sealer() == replica else ""
-    stage.narrator.say(f"kill -9 {replica}{role}", "bold red")
+    stage.progress.say(f"kill -9 {replica}{role}", "bold red")
     kill = stage.run.kill(replica)
     stage.kills.append(kill)
     stage.alive = [
@@ -211,16 +211,16 @@ def _wait_until_back(stage: _Stage) -> None:
     stage.until(stage.run.ready, f"{stage.kills[-1].replica} to come back")
     back_s = (wall_us() - stage.kills[-1].at_us) / US_PER_S
     stage.back_s.append(back_s)
-    stage.narrator.say(f"{stage.kills[-1].replica} is back after {back_s:.1f} s")
+    stage.progress.say(f"{stage.kills[-1].replica} is back after {back_s:.1f} s")
 
 
-def _recovered(seen: list[Sighting], back_us: int) -> bool:
+def _recovered(seen: list[SeenEpoch], back_us: int) -> bool:
     """Whether what came while nobody computed is published: the newest epoch holds only what came later."""
     newest_us = next((one.oldest_us for one in reversed(seen) if one.oldest_us is not None), None)
     return newest_us is not None and newest_us > back_us
 
 
-def _is_over(seen: list[Sighting], expected: int) -> bool:
+def _is_over(seen: list[SeenEpoch], expected: int) -> bool:
     """Whether all alerts have come, or none can come any more."""
     last = [one.oldest_us is None and one.rows == 0 for one in seen[-CLOSE_EPOCHS:]]
     return sum(one.rows for one in seen) >= expected or (len(last) == CLOSE_EPOCHS and all(last))
@@ -233,30 +233,30 @@ def _finish(stage: _Stage) -> Part:
     fed, stage.feeder = stage.feeder.finish(), None
     expected = expected_alerts(events(fed.seed, fed.start_us, fed.blocks))
     # Alerts that never come are for the comparison to name, not a reason to end without one.
-    stage.until(lambda: _is_over(stage.watcher.sightings(), len(expected)), "the last alerts")
+    stage.until(lambda: _is_over(stage.watcher.seen_epochs(), len(expected)), "the last alerts")
     stage.during(REPEAT_WAIT_S)
     stage.run.stop()
     stage.watcher.stop()
     comparison = compare(expected, alerts_of(read(stage.run.sink)))
     part = _part(stage, fed, end_us, comparison)
     for complaint in part.complaints():
-        stage.narrator.say(complaint, "bold red")
+        stage.progress.say(complaint, "bold red")
     if not part.complaints():
-        stage.narrator.say(f"checked: {comparison.published:,} alerts, none lost, none twice, none wrong", "green")
+        stage.progress.say(f"checked: {comparison.published:,} alerts, none lost, none twice, none wrong", "green")
     return part
 
 
 def _alerts_seen(stage: _Stage) -> int:
-    return sum(one.rows for one in stage.watcher.sightings())
+    return sum(one.rows for one in stage.watcher.seen_epochs())
 
 
 def _part(stage: _Stage, fed: Fed, end_us: int, comparison: Comparison) -> Part:
-    store, seen = stage.run.store, stage.watcher.sightings()
+    store, seen = stage.run.store, stage.watcher.seen_epochs()
     reporters = [{digest.replica for digest in store.digests(one.epoch)} for one in seen]
     different = {(one.epoch, one.sink) for one in store.divergences()} | set(store.digest_mismatches())
     return Part(
         replicas=stage.run.replicas,
-        sightings=tuple(seen),
+        seen_epochs=tuple(seen),
         kills=tuple(stage.kills),
         back_s=tuple(stage.back_s),
         alive=tuple(stage.alive),
