@@ -30,9 +30,10 @@ def _job() -> ls.Job:
     return job
 
 
-def _records(number: int) -> dict[str, list[dict[str, Any]]]:
-    values = [{"k": n % 3, "n": number * 10 + n, "at": DAY + timedelta(seconds=number * 4 + n)} for n in range(6)]
-    return {"left": values, "right": values}
+def _epoch(ran: Trial, number: int) -> int:
+    at = [DAY + timedelta(seconds=number * 4 + n) for n in range(6)]
+    values: list[dict[str, Any]] = [{"k": n % 3, "n": number * 10 + n, "at": at[n]} for n in range(6)]
+    return ran.epoch(left=values, right=values)
 
 
 def _seeded(ran: Trial) -> list[str]:
@@ -48,7 +49,7 @@ def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monke
     ran = trial(_job())
     ran.start("r0", partitions=2, tasks=1)
     for number in range(2):
-        ran.epoch(**_records(number))
+        _epoch(ran, number)
     ran.store.trim(2)  # whoever comes now has to be seeded
     at_the_gate: list[int] = []
     prepare = ReplicaHere._prepare
@@ -56,7 +57,7 @@ def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monke
     def prepared(self: ReplicaHere, graph: Graph) -> tuple[Path, ...]:
         at_the_gate.append(gates.missing(self.gate))
         joining = ran.replicas.pop("r1")
-        ran.epoch(**_records(2))
+        _epoch(ran, 2)
         ran.replicas["r1"] = joining
         return prepare(self, graph)
 
@@ -68,14 +69,14 @@ def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monke
         joined = ran.start("r1", partitions=2, tasks=1)
     assert at_the_gate == [0], "every source of every query had its process"
     assert _seeded(ran) == ["from r0 at epoch 2"], "an epoch that was computed while it waited is in its seed"
-    assert _agreed(ran, ran.epoch(**_records(3)))
+    assert _agreed(ran, _epoch(ran, 3))
 
     joined.queries = joined.seed_again(joined.queries)
     assert len(_seeded(ran)) == 2
-    assert _agreed(ran, ran.epoch(**_records(4))), "as well from a seed that is newer"
+    assert _agreed(ran, _epoch(ran, 4)), "as well from a seed that is newer"
 
     ran.stop()
     del ran.replicas["r0"]
     ran.start("r1", partitions=2, tasks=1)
-    assert ran.epoch(**_records(5)) == 5
+    assert _epoch(ran, 5) == 5
     assert len(_seeded(ran)) == 2, "its checkpoint is in its own folder, where the next start finds it"
