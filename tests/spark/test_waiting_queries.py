@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,14 @@ def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monke
     assert _seeded(ran) == ["from r0 at epoch 2"], "an epoch that was computed while it waited is in its seed"
     assert _agreed(ran, _epoch(ran, 3))
 
+    def freshly_prepared(self: ReplicaHere, graph: Graph) -> tuple[Path, ...]:
+        ran.replicas["r0"].reporter.report()
+        return prepare(self, graph)
+
+    monkeypatch.setattr(ReplicaHere, "_prepare", freshly_prepared)
+    joined.spec = replace(joined.spec, seed="peer")
     joined.queries = joined.seed_again(joined.queries)
-    assert len(_seeded(ran)) == 2
+    assert _seeded(ran)[1:] == ["from r0 at epoch 3"]
     assert _agreed(ran, _epoch(ran, 4)), "as well from a seed that is newer"
 
     ran.stop()
