@@ -76,9 +76,10 @@ def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monke
         ran.replicas["r0"].reporter.report()
         return prepare(self, graph)
 
-    monkeypatch.setattr(ReplicaHere, "_prepare", freshly_prepared)
     joined.spec = replace(joined.spec, seed="peer")
-    joined.queries = joined.seed_again(joined.queries)
+    with monkeypatch.context() as patched:
+        patched.setattr(ReplicaHere, "_prepare", freshly_prepared)
+        joined.queries = joined.seed_again(joined.queries)
     assert _seeded(ran)[1:] == ["from r0 at epoch 3"]
     assert _agreed(ran, _epoch(ran, 4)), "as well from a seed that is newer"
 
