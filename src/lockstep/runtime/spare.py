@@ -16,7 +16,7 @@ from lockstep.runtime.epoch.source import LockstepSource
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import Phases
 from lockstep.runtime.replica import Ready, compiled, load, others_publish, run_replica, warmed_up
-from lockstep.runtime.spark.boot import booting_pid
+from lockstep.runtime.spark.boot import booting_pid, outlive_parent
 from lockstep.runtime.spark.duty_cycle import DutyCycle
 from lockstep.runtime.spark.environment import open_session
 from lockstep.runtime.spec import ReplicaSpec
@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> None:
         slowed.end()
     (path.parent / READY).touch()
     orders.told.wait()
+    outlive_parent()
     phases = Phases("a spare", orders.told_s)
     phases.mark("boot")
     assert orders.spec_path is not None

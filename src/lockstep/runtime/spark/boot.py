@@ -124,15 +124,15 @@ _in_use: list[Jvm] = []
 """Held for as long as this process lives: a JVM whose pipe is let go ends."""
 
 
-def boot(command: Sequence[str], folder: Path, conf: Mapping[str, str], *, may_be_stopped: bool = False) -> None:
+def boot(command: Sequence[str], folder: Path, conf: Mapping[str, str], *, starved: bool = False) -> None:
     """Start the JVM that the next session of this process uses.
 
-    Its port and secret and its settings are in ``folder`` for a moment. One that ``may_be_stopped`` would not see the
-    end of its pipe then: Linux ends it with this process.
+    Its port and secret and its settings are in ``folder`` for a moment. One that may be ``starved`` of the processor
+    would see the end of its pipe late: Linux ends it with this process.
     """
     for left in folder.glob("jvm-*"):
         shutil.rmtree(left, ignore_errors=True)
-    _booting.append(Jvm(command, folder, conf, _die_with_parent if may_be_stopped else None))
+    _booting.append(Jvm(command, folder, conf, end_with_parent if starved else None))
 
 
 def booting_pid() -> int | None:
@@ -140,10 +140,21 @@ def booting_pid() -> int | None:
     return _booting[-1].pid if _booting else None
 
 
-def _die_with_parent() -> None:
-    import ctypes
+def end_with_parent() -> None:
+    """Have Linux end this process at once when its parent is gone."""
+    _at_parents_end(signal.SIGKILL)
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+def outlive_parent() -> None:
+    """See to its own end again: whoever publishes finishes the epoch under way."""
+    _at_parents_end(0)
+
+
+def _at_parents_end(number: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 @contextmanager
