@@ -38,6 +38,8 @@ START_US = 1_700_000_000_000_000
 """Epoch time just before epoch 0; each epoch comes a second later unless the test says otherwise."""
 WAIT_S = 180.0
 """For one epoch. They take a fraction of a second each, but machines that run tests can be very busy."""
+NEVER_AHEAD_S = 1e9
+"""Thirty years: an epoch of a test holds what the test put into it, unless it asks for less."""
 _POLL_S = 0.01
 
 
@@ -55,7 +57,8 @@ class Trial:
         self.replicas: dict[str, ReplicaHere] = {}
         self.now_us = START_US
         """The newest epoch's time."""
-        self._settings = Settings.model_validate({"run": {**job.options, **settings}}).model_dump(mode="json")
+        run_settings = {"max_ahead_s": NEVER_AHEAD_S, **job.options, **settings}
+        self._settings = Settings.model_validate({"run": run_settings}).model_dump(mode="json")
         self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), "code")
         self._store_folder = folder / ".lockstep"
         self.store = open_store(self._store_folder, job.name)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from lockstep.clock import Clock
+from lockstep.connect.lazy_store import LazyStore
 from lockstep.connect.protocols import Place, Publication
-from lockstep.connect.stores import LazyStore
 from lockstep.store.protocols import Store
 
 
