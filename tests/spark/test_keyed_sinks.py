@@ -110,7 +110,7 @@ def every_kind() -> ls.Job:
     return made
 
 
-EVENTS = [
+EVENTS: list[list[Record]] = [
     [
         {"user": "ann", "city": "Rome", "said": "first", "at": at(0)},
         *({"user": "bob", "city": "Rome", "said": str(n), "at": at(100)} for n in range(1, 13)),
@@ -147,7 +147,7 @@ def test_sparks_own_steps_with_state_know_their_newest_row(trial: NewTrial) -> N
         near.select("user", "said", "tag").to(keyed("near", "user"), name="near")
         return made
 
-    visits = [
+    visits: list[Record] = [
         {"user": "ann", "city": f"city {n * 7 % 12}", "said": str(n), "at": at(50 if n < 6 else 60)} for n in range(12)
     ]
     visits += [{**one, "user": None} for one in visits]

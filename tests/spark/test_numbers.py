@@ -66,7 +66,7 @@ def _exactly(values: Sequence[float | None]) -> float | None:
 def test_floats_of_all_sizes_come_out_the_same_natively_and_in_keyed_steps(session: SparkSession) -> None:
     chance = random.Random(7)
     drawn = [*_POOL, *(chance.uniform(-1e6, 1e6) for _ in range(20)), *(chance.uniform(-9e19, 9e19) for _ in range(20))]
-    cases = [chance.choices(drawn, k=chance.randrange(1, 9)) for _ in range(GROUPS)]
+    cases: list[list[float | None]] = [list(chance.choices(drawn, k=chance.randrange(1, 9))) for _ in range(GROUPS)]
     cases += [[*chance.choices(drawn, k=3), *chance.choices(_SPECIAL, k=2)] for _ in range(GROUPS)]
     cases += [[None], [None, None], [9.9e19] * 5, [9.9e19, 9.9e19, -9.9e19, -9.9e19, 0.1]]
     native = _native(session, cases, "double", FLOATS)
