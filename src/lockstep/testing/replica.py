@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from pyspark.sql.streaming import StreamingQuery
 from lockstep.api.loading import LoadedJob
 from lockstep.connect.protocols import SourceSide
 from lockstep.errors import LockstepError
+from lockstep.plan.graph import Graph
 from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.epoch.sealing import Sealer
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.replica import Replica
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.checkpoint import standing
+from lockstep.runtime.state.checksums import sums_of
 from lockstep.runtime.state.recovery import checkpoint_folders
 from lockstep.store.protocols import Entry, Holder, Store
 
@@ -35,6 +38,11 @@ class SealerByHand(Sealer):
     def is_over(self) -> bool:
         """Whether nothing is left to be done after the end of the input."""
         return is_over(self._store.head(), self._time_steps)
+
+    @property
+    def sources(self) -> Mapping[str, SourceSide]:
+        """Everything that it seals positions of."""
+        return self._sources
 
     def adopt(self, other: Sealer) -> None:
         """Use the sources of another one: it knows the journals inside the job."""
@@ -77,6 +85,11 @@ class ReplicaHere(Replica):
         self.drain.set()
         for query in self.queries:
             query.stop()
+
+    def drain_and_stop(self) -> None:
+        """Stop as `lockstep stop` does: all stages after the same epoch, which is committed."""
+        self.drain.set()
+        self._drained(self.queries)
 
     def crash_in_next_epoch(self) -> None:
         """Die after publishing the next epoch."""
@@ -128,6 +141,12 @@ class ReplicaHere(Replica):
             self.crashed = True
             raise RuntimeError("the replica crashes here, its epoch published and not committed")
 
+    def _prepare(self, graph: Graph) -> tuple[Path, ...]:
+        folders = super()._prepare(graph)
+        for folder in folders:
+            _make_its_own(folder)
+        return folders
+
     def _tasks_max(self, session: SparkSession) -> int:  # noqa: ARG002
         return self._tasks
 
@@ -137,6 +156,14 @@ class ReplicaHere(Replica):
 
     def _new_sealer(self, sources: Mapping[str, SourceSide], steps: tuple[TimeStep, ...]) -> Sealer:
         return SealerByHand(self.store, self.holder, sources, steps, self.settings.run, raised)
+
+
+def _make_its_own(checkpoint: Path) -> None:
+    """Give a seed another id than what it was copied from: in one JVM Spark ends the older of two queries of one id."""
+    note = checkpoint / "metadata"
+    if note.exists():
+        note.write_text(json.dumps({"id": str(uuid.uuid5(uuid.NAMESPACE_URL, str(checkpoint)))}), encoding="utf-8")
+        sums_of(note).unlink(missing_ok=True)
 
 
 def raised(error: LockstepError) -> None:
