@@ -12,14 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compare import keys as many
+from benchmarks.compare import keyed_events as many
 from benchmarks.compare.measures import Outcome
 from benchmarks.compare.plan import Size
-from benchmarks.compare.trees import TreeMeter, between
+from benchmarks.compare.process_trees import TreeMeter, between
 from lockstep.bench.children import Child, observer, running
 from lockstep.bench.events import read_sent
-from lockstep.bench.gaps import Sighting
-from lockstep.bench.observer import read_sightings
+from lockstep.bench.gaps import SeenEpoch
+from lockstep.bench.observer import read_seen_epochs
 from lockstep.bench.running import SINK_FOLDER, JobRun, Run
 from lockstep.bench.statistics import Row, median, percentile
 from lockstep.clock import US_PER_S, wall_us
@@ -80,7 +80,7 @@ def grow(measure: str, number: int, folder: Path, size: Size) -> Outcome:
             from_us = wall_us()
             pass_by((run, feeder), size.measured_s)
             until_us = wall_us()
-        seen = [one for one in read_sightings(folder / "seen.log") if from_us <= one[1] <= until_us]
+        seen = [one for one in read_seen_epochs(folder / "seen.log") if from_us <= one[1] <= until_us]
         took = [one.epoch_s * 1000 for one in run.store.published(seen[0][0], seen[-1][0])] if seen else []
         sent = read_sent(folder / "sent.log")
         total = point.keys + sum(one.count for one in sent)
@@ -99,7 +99,7 @@ def grow(measure: str, number: int, folder: Path, size: Size) -> Outcome:
     return Outcome(figures=figures, check=check(folder / SINK_FOLDER, many.expected_counts(sent, point.keys)))
 
 
-def _period_figures(seen: Sequence[Sighting]) -> Row:
+def _period_figures(seen: Sequence[SeenEpoch]) -> Row:
     periods = [(later - earlier) / 1000 for (_, earlier), (_, later) in pairwise(seen)]
     return {"period_p50_ms": median(periods), "period_p90_ms": percentile(periods, 0.9), "epochs": len(periods)}
 
@@ -111,7 +111,7 @@ def _published(run: JobRun) -> int:
 
 def _feeder(folder: Path, run: JobRun, keys: int) -> Child:
     words = [str(run.store_folder), str(folder / "sent.log"), str(keys), str(RATE)]
-    return Child("the feeder", ["-m", "benchmarks.compare.keys", *words], folder / "feeder.log", folder)
+    return Child("the feeder", ["-m", "benchmarks.compare.keyed_events", *words], folder / "feeder.log", folder)
 
 
 def check(sink: Path, expected: many.Numbers) -> dict[str, Any]:

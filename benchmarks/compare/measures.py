@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compare.bulk import bulk_of
+from benchmarks.compare.bulk_input import bulk_of
 from benchmarks.compare.figures import (
     Point,
     by_source,
@@ -16,9 +16,9 @@ from benchmarks.compare.figures import (
     latency_figures,
     worst_of,
 )
-from benchmarks.compare.live import LiveRun, live_run
+from benchmarks.compare.live_run import LiveRun, live_run
 from benchmarks.compare.plan import Size
-from benchmarks.compare.trees import between
+from benchmarks.compare.process_trees import between
 from benchmarks.engines.checking import Comparison
 from benchmarks.engines.contract import Engine, Options, Workload
 from benchmarks.engines.feeder import LATER_S
@@ -150,7 +150,7 @@ def failover(task: Task) -> Outcome:
             kills.append((kill_us, _watched_s(run, kill_us, size)))
         after_end = run.settle(size.drain_timeout_s, size.settle_s)
         found = run.verified(after_end)
-    seen_us = [one.seen_us for one in found.sightings]
+    seen_us = [one.seen_us for one in found.seen_rows]
     rows = [kill_figures(found.waits, seen_us, kill_us, size.before_s, after_s) for kill_us, after_s in kills]
     return Outcome(
         figures={"kills": len(kills), **worst_of(rows)},
@@ -183,7 +183,7 @@ def restart(task: Task) -> Outcome:
         after_s = _watched_s(run, kill_us, size)
         after_end = run.settle(size.drain_timeout_s, size.settle_s)
         found = run.verified(after_end)
-    seen_us = [one.seen_us for one in found.sightings]
+    seen_us = [one.seen_us for one in found.seen_rows]
     gone_us = kill_us + AT_ONCE_US
     first_us = min((at_us for at_us in seen_us if at_us > gone_us), default=None)
     fresh_us = min((wait.seen_us for wait in found.waits if wait.sent_us > gone_us), default=None)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.engines.catalogue import engine as engine_named
 from benchmarks.engines.catalogue import workload as workload_named
-from benchmarks.engines.contract import Engine, Reader, Row, Sighting
+from benchmarks.engines.contract import Engine, Reader, Row, SeenRow
 from lockstep.bench.stopping import Stop
 from lockstep.clock import Clock, wall_us
 
@@ -50,13 +50,13 @@ def read_looks(log: Path) -> Iterator[tuple[int, str]]:
                 yield int(seen_us), rest
 
 
-def read_sightings(log: Path) -> list[Sighting]:
+def read_seen_rows(log: Path) -> list[SeenRow]:
     """Every row in a log, with the time it was seen."""
-    return [Sighting(seen_us, row) for seen_us, rest in read_looks(log) for row in json.loads(rest)]
+    return [SeenRow(seen_us, row) for seen_us, rest in read_looks(log) for row in json.loads(rest)]
 
 
 def read_counts(log: Path) -> list[tuple[int, int]]:
-    """(time, rows) of every look in a log that a light eye wrote."""
+    """(time, rows) of every look in a log that a light observer wrote."""
     return [(seen_us, int(rest)) for seen_us, rest in read_looks(log)]
 
 
@@ -70,7 +70,7 @@ def found_engine(name: str) -> Engine:
 
 
 def main() -> None:
-    """The process of an eye."""
+    """The process of an observer."""
     parser = argparse.ArgumentParser(prog="benchmarks.compare.observer")
     parser.add_argument("engine")
     parser.add_argument("workload")

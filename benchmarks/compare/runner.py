@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import growth
-from benchmarks.compare.live import remove
+from benchmarks.compare.live_run import remove
 from benchmarks.compare.measures import MEASURE, Outcome, Task
 from benchmarks.compare.plan import CORE, FULL, GROWTH, MEASURES, QUICK, Cell, Remaining, Size, cells, minutes_text
 from benchmarks.compare.results import Document, cell_facts, new_document

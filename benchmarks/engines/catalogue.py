@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks.engines.adapters.flink import FLINK
-from benchmarks.engines.adapters.kept import BYTEWAX, PATHWAY, SPARK
 from benchmarks.engines.adapters.lockstep import LockstepEngine
+from benchmarks.engines.adapters.single_process import BYTEWAX, PATHWAY, SPARK
 from benchmarks.engines.contract import Engine, Workload
 from benchmarks.engines.workloads.basic import KEYED_FUNCTION, SAAS_MONITOR, TUMBLING_WINDOW, WORD_COUNT
 from benchmarks.engines.workloads.nexmark import QUERIES, nexmark

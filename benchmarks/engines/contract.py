@@ -130,14 +130,14 @@ class Workload(Protocol):
 
 
 class Visibility(Protocol):
-    """What turns sightings into waits; it knows what was fed."""
+    """What turns rows as they were seen into waits; it knows what was fed."""
 
-    def waits_ms(self, sightings: Sequence[Sighting]) -> list[Wait]:
+    def waits_ms(self, seen_rows: Sequence[SeenRow]) -> list[Wait]:
         """How long each record, or each final result, waited until a reader saw it; those never seen are not in it."""
 
 
 @dataclass(frozen=True)
-class Sighting:
+class SeenRow:
     """A row as a reader saw it."""
 
     seen_us: int

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Protocol
 
-from benchmarks.engines.contract import CLOSING_MS, Records, Row, Sighting, Visibility, Wait
+from benchmarks.engines.contract import CLOSING_MS, Records, Row, SeenRow, Visibility, Wait
 
 __all__ = ["Each", "Final", "Updates", "Visibility"]
 
@@ -22,15 +22,15 @@ class Each:
         self._sent = {(source, row["seq"]): row["sent_us"] for source, rows in records.items() for row in rows}
         self._only = next(iter(records)) if len(records) == 1 else None
 
-    def waits_ms(self, sightings: Sequence[Sighting]) -> list[Wait]:
+    def waits_ms(self, seen_rows: Sequence[SeenRow]) -> list[Wait]:
         """A wait for every record whose row was seen."""
         waits, done = [], set()
-        for sighting in sightings:
-            source = sighting.row.get("source", self._only)
-            known = (source, sighting.row.get("seq"))
+        for seen in seen_rows:
+            source = seen.row.get("source", self._only)
+            known = (source, seen.row.get("seq"))
             if known in self._sent and known not in done:
                 done.add(known)
-                waits.append(Wait(str(source), self._sent[known], sighting.seen_us))
+                waits.append(Wait(str(source), self._sent[known], seen.seen_us))
         return waits
 
 
@@ -47,17 +47,17 @@ class Updates:
                 for key in set(keys_of(source, row)):
                     self._waiting[key].append((row["seq"], row["sent_us"], source))
 
-    def waits_ms(self, sightings: Sequence[Sighting]) -> list[Wait]:
+    def waits_ms(self, seen_rows: Sequence[SeenRow]) -> list[Wait]:
         """A wait for every record and key that a row covered."""
         waits = []
         next_of: dict[Key, int] = defaultdict(int)
-        for sighting in sightings:
-            key = tuple(sighting.row[name] for name in self._columns)
+        for seen in seen_rows:
+            key = tuple(seen.row[name] for name in self._columns)
             waiting = self._waiting.get(key, [])
             at = next_of[key]
-            while at < len(waiting) and waiting[at][0] <= sighting.row["seq"]:
+            while at < len(waiting) and waiting[at][0] <= seen.row["seq"]:
                 _, sent_us, source = waiting[at]
-                waits.append(Wait(source, sent_us, sighting.seen_us))
+                waits.append(Wait(source, sent_us, seen.seen_us))
                 at += 1
             next_of[key] = at
         return waits
@@ -92,21 +92,21 @@ class Final:
         rows = {source: [row for row in found if row["at_ms"] < CLOSING_MS] for source, found in records.items()}
         self._progress = {source: _Progress(found) for source, found in rows.items()}
 
-    def waits_ms(self, sightings: Sequence[Sighting]) -> list[Wait]:
+    def waits_ms(self, seen_rows: Sequence[SeenRow]) -> list[Wait]:
         """A wait for the first row of every key and window."""
         waits, done = [], set()
         final: dict[int, tuple[int, str] | None] = {}
-        for sighting in sightings:
-            key = tuple(sighting.row[name] for name in self._workload.key)
+        for seen in seen_rows:
+            key = tuple(seen.row[name] for name in self._workload.key)
             if key in done:
                 continue
             done.add(key)
-            start_ms = sighting.row["window_start_ms"]
+            start_ms = seen.row["window_start_ms"]
             if start_ms not in final:
                 final[start_ms] = self._passed(start_ms + self._workload.window_ms + self._workload.out_of_order_ms)
             passed = final[start_ms]
             if passed is not None:
-                waits.append(Wait(passed[1], passed[0], sighting.seen_us))
+                waits.append(Wait(passed[1], passed[0], seen.seen_us))
         return waits
 
     def _passed(self, needed_ms: int) -> tuple[int, str] | None:

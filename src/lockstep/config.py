@@ -79,6 +79,11 @@ class RunSettings(_Strict):
     One costs memory (about that of a replica) and next to no processor time. There is none in a run until done, nor on
     a master that is not local, where it would hold executors.
     """
+    boot_share: Literal["idle", "gentle"] = "idle"
+    """What a process that boots beside replicas that publish gets of the processor: the time that is idle, or a share.
+
+    A replica that boots and finds less than a quarter of a core idle gets a gentle share all the same.
+    """
     on_divergence: Literal["stop", "continue"] = "stop"
     """What to do if two replicas computed different rows and no third can tell who is right: stop the job, or go on
     with the copy that was published."""
@@ -97,6 +102,14 @@ class RunSettings(_Strict):
     """Rows of an epoch that may pass through the driver's memory (fewer if they are wide: 64 MB in all).
 
     Larger ones are staged in files by the executors; an epoch that turns out larger only then is run again that way."""
+
+    @property
+    def behind_epochs_max(self) -> int:
+        """How far a replica may be behind whoever publishes: the lead, and what a start may leave to catch up with.
+
+        One that is further behind has left the set, and is seeded if it starts again.
+        """
+        return self.lead_epochs_max + self.seed_beyond_epochs
 
 
 class SparkSettings(_Strict):

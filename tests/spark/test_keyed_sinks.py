@@ -142,7 +142,7 @@ def test_sparks_own_steps_with_state_know_their_newest_row(trial: NewTrial) -> N
         )
         cities = events.key_by("user", "city").agg(n=F.count("*"))
         cities.to(keyed("cities", "user"), name="cities")
-        near = events.join(tags, on="user", between=("-1 minute", "1 minute"))
+        near = events.join(tags, on="user", between=("-1 minute", "1 minute"), suffixes=("", "_of_tag"))
         near.select("user", "said", "tag").to(keyed("near", "user"), name="near")
         return made
 

@@ -25,6 +25,7 @@ COLUMNS = {
     "each": ["who", "n", "total", "twice", "last"],
     "once": ["user", "at"],
     "said": ["user", "said"],
+    "most": ["user", "most", "least", "first"],
 }
 
 
@@ -67,9 +68,18 @@ def _job() -> ls.Job:
     }
     events.key_by(who="upper(user)").agg(**values, per_record=True).to(ls.files("each"))
     events.distinct("user", within=f"{WITHIN_S} seconds").select("user", "at").to(ls.files("once"))
+    order: dict[str, Any] = {"most": F.max_by("x", "n"), "least": "min_by(x, n)", "first": F.first("n")}
+    events.key_by("user").agg(**order, name="by_order").to(ls.files("most"))
     words = events.explode("words", as_="word")
     words.key_by("user").fold("", _append, schema="said string", name="said").to(ls.files("said"))
     return job
+
+
+def _by_order(records: list[Row]) -> tuple[Any, Any, Any]:
+    """The value at the largest and the smallest number, and the first number: among equals the first that came."""
+    numbers = [one for one in records if one["n"] is not None]
+    best = [pick(numbers, key=lambda one: one["n"])["x"] if numbers else None for pick in (max, min)]
+    return best[0], best[1], records[0]["n"]
 
 
 def _run(ran: Trial, epochs: list[list[list[Row]]]) -> None:
@@ -107,6 +117,8 @@ def _expected(epochs: list[list[list[Row]]]) -> dict[str, list[tuple[Any, ...]]]
                 made["once"].append((number, user, row["at"]))
             for word in row["words"] or []:
                 said[user] = f"{said.get(user, '')} {word}"[-40:]
+        for user in {row["user"] for row in rows}:
+            made["most"].append((number, user, *_by_order(history[user])))
         for user in {row["user"] for row in rows if row["words"]}:
             made["said"].append((number, user, said[user]))
         newest = max([newest, *(row["at"] for row in rows)])

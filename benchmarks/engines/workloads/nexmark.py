@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from benchmarks.engines.contract import Input, Records, Results, Row, Sighting, Visibility, Wait
+from benchmarks.engines.contract import Input, Records, Results, Row, SeenRow, Visibility, Wait
 from benchmarks.engines.workloads.definition import Definition
 from benchmarks.nexmark.generator import AUCTION, BID, PERSON, SCHEMA, Model, events
 from lockstep.plan.schema import parse_schema
@@ -164,9 +164,9 @@ def _record(seq: int, sent_us: int, event: Row) -> Row:
 class NoWaits:
     """Events that have times of their own were not sent at any time that a result could have waited since."""
 
-    def waits_ms(self, sightings: Sequence[Sighting]) -> list[Wait]:
+    def waits_ms(self, seen_rows: Sequence[SeenRow]) -> list[Wait]:
         """None."""
-        del sightings
+        del seen_rows
         return []
 
 

@@ -44,10 +44,10 @@ class KeyedStream:
     ) -> Stream:
         """One record for each key, updated in every epoch that changes it: ``agg(n=F.count("*"))``.
 
-        ``per_record=True`` gives a result after each record, in the order of the records (event time, then position);
-        then ``F.first``, ``F.last``, ``F.collect_list``, ``F.min_by`` and the like can be used too. Sums and averages
-        of floats are exact by default, so that replicas agree to the last digit; ``exact_floats=False`` adds in any
-        order, faster (never with ``per_record``).
+        ``per_record=True`` gives a result after each record, in the order of the records (event time, then position).
+        ``F.first``, ``F.last``, ``F.collect_list``, ``F.min_by`` and the like follow that order too, epoch by epoch:
+        with one of them the aggregation runs in Python. Sums and averages of floats are exact by default, so that
+        replicas agree to the last digit; ``exact_floats=False`` adds in any order, faster (never in Python).
         """
         values = self._stream._values("agg", columns, named)
         return rolling_aggregate(

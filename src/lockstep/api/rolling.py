@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lockstep.api.arguments import python_schema, step_name
-from lockstep.api.windowed import aggregate
+from lockstep.api.windowed import aggregate, spark_aggregates
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
 from lockstep.plan.columns import value_of
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def rolling_aggregate(
     stream: Stream, name: str | None, keys: Named, values: Named, *, exact_floats: bool, per_record: bool
 ) -> Stream:
-    """Native where one result for each key and epoch is wanted; Spark has no operator that gives one per record."""
-    if not per_record or not values:
+    """Native where Spark can do it; it has no operator that gives a result per record, or that minds their order."""
+    if not values or (not per_record and spark_aggregates(values)):
         return aggregate(stream, name, keys, values, exact_floats=exact_floats)
     step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
-    return stream._then(RollingAggregate(step_id, (stream._step,), (keys,), True, values))
+    return stream._then(RollingAggregate(step_id, (stream._step,), (keys,), per_record, values))
 
 
 def one_function(stream: Stream, function: str, columns: tuple[Any, ...], named: dict[str, Any]) -> Named:

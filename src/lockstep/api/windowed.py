@@ -10,11 +10,11 @@ from lockstep.api.arguments import explain_missing, python_schema, step_name
 from lockstep.api.triggers import checked_trigger
 from lockstep.api.windows import window_time_of
 from lockstep.durations import Duration, duration_us
-from lockstep.errors import ExpressionError, PlanError
+from lockstep.errors import PlanError
 from lockstep.keyed.windows.custom import WindowAssigner, WindowFunction
 from lockstep.plan.accumulated import accumulated
-from lockstep.plan.determinism import check_aggregate
-from lockstep.plan.expression import Alias, Call, Column, Expression
+from lockstep.plan.determinism import refuse
+from lockstep.plan.expression import Alias, Call, Expression
 from lockstep.plan.schema import Schema
 from lockstep.plan.steps import Aggregate, Named
 from lockstep.plan.triggers import AT_WATERMARK, UPDATES, Firing, Trigger
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from lockstep.api.stream import Stream
 
 KEYED_SLIPS = {"": 'first say what to compute: .agg(n=F.count("*")); the result is a stream again.'}
-_NOT_NATIVE = ("LS0205", "LS0221")
-"""Why Spark is not asked for an aggregate: it depends on the order of records, or Spark has none for streams."""
 
 
 @dataclass(frozen=True)
@@ -192,13 +190,7 @@ class WindowedStream:
             return False
         if self._options.updates and isinstance(self._window, Session):
             return False
-        keys = [name for name, key in self._keys if isinstance(key, Column) and key.name == name]
-        try:
-            for name, value in values:
-                check_aggregate(value, keys, f'"{name}" of .agg(...)')
-        except ExpressionError as error:
-            return error.code not in _NOT_NATIVE or not _can_be_added_up(values)
-        return True
+        return spark_aggregates(values)
 
     def _step(self, step_id: str, computation: Computation) -> Stream:
         options = self._options
@@ -251,11 +243,15 @@ def aggregate(
     return stream._then(Aggregate(step_id, stream._step, keys, window, aggregates, exact_floats, updates))
 
 
-def _can_be_added_up(values: Named) -> bool:
+def spark_aggregates(values: Named) -> bool:
+    """Whether Spark is asked for the aggregates, which is faster: unless one of them minds the order of records (or
+    Spark has none for streams) and all can be added up record by record, in order.
+    """
     try:
-        return all(accumulated(value, name, "") for name, value in values)
+        parts = [accumulated(value, name, "") for name, value in values]
     except PlanError:
-        return False
+        return True
+    return all(refuse(part.function) is None for part in parts)
 
 
 def _contradicting(fact: str) -> PlanError:

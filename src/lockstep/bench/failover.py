@@ -10,8 +10,8 @@ from pathlib import Path
 from lockstep.bench.checking import Check, compare, window_rows
 from lockstep.bench.children import Child, journal_feeder, observer, running
 from lockstep.bench.events import JOURNAL, SCHEMA, expected_windows, read_sent
-from lockstep.bench.gaps import Disturbance, Sighting, disturbance, gaps_before, wants_sealer
-from lockstep.bench.observer import read_sightings
+from lockstep.bench.gaps import Disturbance, SeenEpoch, disturbance, gaps_before, wants_sealer
+from lockstep.bench.observer import read_seen_epochs
 from lockstep.bench.report import Figures, Report, Verdict
 from lockstep.bench.running import SINK_FOLDER, JobRun, Run
 from lockstep.bench.statistics import Row, percentile
@@ -100,13 +100,13 @@ def _measured(plan: Plan, folder: Path, say: Say) -> Outcome:
     with running(JobRun(Run(JOB, JOB_TEXT, plan.replicas), folder)) as run:
         bench = _Failover(plan, run, say)
         with (
-            running(observer(folder, run.manifests, ".json")) as eye,
+            running(observer(folder, run.manifests, ".json")) as observing,
             running(journal_feeder(folder, run.store_folder, RATE)) as feeder,
         ):
-            bench.helpers = (eye, feeder)
+            bench.helpers = (observing, feeder)
             kills = bench.kills()
         bench.drain()
-        compared, epochs = _compared(run), len(read_sightings(folder / "seen.log"))
+        compared, epochs = _compared(run), len(read_seen_epochs(folder / "seen.log"))
     sent = read_sent(folder / "sent.log")
     say(f"{plan.replicas} replicas: checking {len(sent):,} appends against the output")
     check = compare(expected_windows(sent, WINDOW_S * US_PER_S), window_rows(read(folder / SINK_FOLDER)))
@@ -169,7 +169,7 @@ class _Failover:
         before, begun_s = self._run.usage(), time.monotonic()
         self._watch(BEFORE_S)
         after, took_s = self._run.usage(), time.monotonic() - begun_s
-        seen = read_sightings(self._folder / "seen.log")
+        seen = read_seen_epochs(self._folder / "seen.log")
         gaps = gaps_before(seen, wall_us(), BEFORE_S)
         ages = _ages_ms(self._folder / SINK_FOLDER, [one for one in seen if one[1] >= wall_us() - BEFORE_S * US_PER_S])
         self.steady = {
@@ -224,7 +224,7 @@ class _Failover:
         return said.state == "running" and said.epoch >= 0 and lag <= LEAD_EPOCHS_MAX
 
 
-def _ages_ms(sink: Path, seen: Sequence[Sighting]) -> list[float]:
+def _ages_ms(sink: Path, seen: Sequence[SeenEpoch]) -> list[float]:
     """How old the oldest record of each epoch was when the observer saw it."""
     reader = Reader(sink)
     found = [(at, reader.publication(epoch)) for epoch, at in seen]
@@ -234,7 +234,7 @@ def _ages_ms(sink: Path, seen: Sequence[Sighting]) -> list[float]:
 def _gaps(folder: Path, kill: Kill, plan: Plan) -> Disturbance:
     # Alone, a replica takes longer to come back than the 20 s: its gap is shown whole.
     after_s = AFTER_S if plan.replicas > 1 else kill.observed_s
-    return disturbance(read_sightings(folder / "seen.log"), kill.at_us, BEFORE_S, after_s)
+    return disturbance(read_seen_epochs(folder / "seen.log"), kill.at_us, BEFORE_S, after_s)
 
 
 def _compared(run: JobRun) -> int:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from lockstep.bench.statistics import percentile
 from lockstep.clock import US_PER_S
 
-Sighting = tuple[int, int]
+SeenEpoch = tuple[int, int]
 """(epoch, when a reader first saw it in microseconds)."""
 
 
@@ -28,7 +28,7 @@ class Disturbance:
         return self.after_max_s / self.before_p99_s if self.before_p99_s else float("inf")
 
 
-def disturbance(sightings: Sequence[Sighting], kill_us: int, before_s: float, after_s: float) -> Disturbance:
+def disturbance(seen_epochs: Sequence[SeenEpoch], kill_us: int, before_s: float, after_s: float) -> Disturbance:
     """The gaps in the ``before_s`` up to the kill, and the longest one in the ``after_s`` from it.
 
     >>> seen = [(n, n * 100_000) for n in range(200)] + [(200, 20_250_000), (201, 20_350_000)]
@@ -36,30 +36,30 @@ def disturbance(sightings: Sequence[Sighting], kill_us: int, before_s: float, af
     >>> found.before_p99_s, found.after_max_s, round(found.ratio, 1)
     (0.1, 0.35, 3.5)
     """
-    before = gaps_before(sightings, kill_us, before_s)
+    before = gaps_before(seen_epochs, kill_us, before_s)
     return Disturbance(
         before_p50_s=percentile(before, 0.5),
         before_p99_s=percentile(before, 0.99),
         before_max_s=percentile(before, 1.0),
-        after_max_s=longest_gap_after(sightings, kill_us, after_s),
+        after_max_s=longest_gap_after(seen_epochs, kill_us, after_s),
     )
 
 
-def gaps_before(sightings: Sequence[Sighting], kill_us: int, before_s: float) -> list[float]:
+def gaps_before(seen_epochs: Sequence[SeenEpoch], kill_us: int, before_s: float) -> list[float]:
     """The gaps that began and ended within ``before_s`` before the kill."""
     first_us = kill_us - round(before_s * US_PER_S)
-    times = [seen for _, seen in sightings if first_us <= seen <= kill_us]
+    times = [seen for _, seen in seen_epochs if first_us <= seen <= kill_us]
     return [(later - earlier) / US_PER_S for earlier, later in pairwise(times)]
 
 
-def longest_gap_after(sightings: Sequence[Sighting], kill_us: int, after_s: float) -> float:
+def longest_gap_after(seen_epochs: Sequence[SeenEpoch], kill_us: int, after_s: float) -> float:
     """The longest gap that reaches into the ``after_s`` from the kill on, which must have been observed to their end.
 
     The gap in which the kill fell counts from its beginning; one still open when the time is over counts up to there.
     """
     last_us = kill_us + round(after_s * US_PER_S)
-    earlier = [seen for _, seen in sightings if seen <= kill_us]
-    after = [seen for _, seen in sightings if kill_us < seen <= last_us]
+    earlier = [seen for _, seen in seen_epochs if seen <= kill_us]
+    after = [seen for _, seen in seen_epochs if kill_us < seen <= last_us]
     edges = [max(earlier, default=kill_us), *after, last_us]
     return max((later - before) / US_PER_S for before, later in pairwise(edges))
 
@@ -73,10 +73,10 @@ def wants_sealer(kills: int, of_sealers: int) -> bool:
     return of_sealers * 2 <= kills
 
 
-def periods_ms(sightings: Sequence[Sighting]) -> list[float]:
+def periods_ms(seen_epochs: Sequence[SeenEpoch]) -> list[float]:
     """From each epoch that was seen to the next.
 
     >>> periods_ms([(0, 0), (1, 250_000), (2, 400_000)])
     [250.0, 150.0]
     """
-    return [(later - earlier) / 1000 for (_, earlier), (_, later) in pairwise(sightings)]
+    return [(later - earlier) / 1000 for (_, earlier), (_, later) in pairwise(seen_epochs)]

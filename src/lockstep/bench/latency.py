@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 from lockstep.bench.children import Child, journal_feeder, killed, observer, running, socket_feeder
 from lockstep.bench.events import JOURNAL, SCHEMA, read_sent, waits_ms
-from lockstep.bench.gaps import Sighting, periods_ms
-from lockstep.bench.observer import epoch_file, read_sightings
+from lockstep.bench.gaps import SeenEpoch, periods_ms
+from lockstep.bench.observer import epoch_file, read_seen_epochs
 from lockstep.bench.report import Figures, Report, Verdict
 from lockstep.bench.running import SINK_FOLDER, JobRun, Run
 from lockstep.bench.statistics import Row, median, percentile, spread
@@ -111,7 +111,7 @@ def _ours(folder: Path, plan: Plan) -> Block:
         with running(journal_feeder(folder, run.store_folder, RATE)) as feeder:
             run.wait_running()
             from_us = _measure((run, feeder), plan, folder / "seen.log")
-        everything = read_sightings(folder / "seen.log")
+        everything = read_seen_epochs(folder / "seen.log")
         seen = _warm(everything, from_us)
         took_ms = [one.epoch_s * 1000 for one in run.store.published(seen[0][0], seen[-1][0])]
     reader = Reader(folder / SINK_FOLDER)
@@ -127,7 +127,7 @@ def _ours(folder: Path, plan: Plan) -> Block:
     )
 
 
-def _our_parts(reader: Reader, seen: Sequence[Sighting], checkpoint: Path) -> Row:
+def _our_parts(reader: Reader, seen: Sequence[SeenEpoch], checkpoint: Path) -> Row:
     """Between the traces that an epoch leaves: its manifest says when it was sealed, the files of the checkpoint when
     Spark had noted the batch and when it had committed it (batch and epoch have the same number in a fresh job).
 
@@ -164,11 +164,11 @@ def _by_hand(folder: Path, plan: Plan, side: str, *, partitions: int) -> Block:
         arguments = ["-m", "lockstep.bench.latency_by_hand", str(port), str(out), str(partitions)]
         query = Child("the hand-written query", arguments, folder / "query.log", folder, process_environment())
         with killed(query):
-            query.wait_until(lambda: bool(read_sightings(folder / "seen.log")), START_TIMEOUT_S, "the first batch")
+            query.wait_until(lambda: bool(read_seen_epochs(folder / "seen.log")), START_TIMEOUT_S, "the first batch")
             from_us = _measure((query, feeder), plan, folder / "seen.log")
             # The reports are fetched once a second.
             time.sleep(1.5)
-    everything = read_sightings(folder / "seen.log")
+    everything = read_seen_epochs(folder / "seen.log")
     seen = _warm(everything, from_us)
     visible = [(_last(pq.read_table(epoch_file(out / "batches", batch, ".parquet"))), at) for batch, at in everything]
     reports = _reports(out / "progress.jsonl", {batch for batch, _ in seen})
@@ -189,12 +189,12 @@ def _measure(children: Sequence[Child], plan: Plan, seen_log: Path) -> int:
     from_us = wall_us()
     for _ in range(EXTENSIONS_MAX):
         pass_by(children, plan.measured_s)
-        if len(_warm(read_sightings(seen_log), from_us)) >= EPOCHS_MIN:
+        if len(_warm(read_seen_epochs(seen_log), from_us)) >= EPOCHS_MIN:
             break
     return from_us
 
 
-def _warm(seen: Sequence[Sighting], from_us: int) -> list[Sighting]:
+def _warm(seen: Sequence[SeenEpoch], from_us: int) -> list[SeenEpoch]:
     return [one for one in seen if one[1] >= from_us]
 
 

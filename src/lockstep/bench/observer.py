@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from lockstep.bench.gaps import Sighting
+from lockstep.bench.gaps import SeenEpoch
 from lockstep.bench.stopping import Stop
 from lockstep.clock import Clock, wall_us
 
 POLL_S = 0.004
 
 
-def observe(folder: Path, suffix: str, note: Callable[[Sighting], None], stop: Stop, clock: Clock = wall_us) -> None:
+def observe(folder: Path, suffix: str, note: Callable[[SeenEpoch], None], stop: Stop, clock: Clock = wall_us) -> None:
     """Note every epoch's file as it appears, in order, until told to stop."""
     epoch = 0
     path = epoch_file(folder, epoch, suffix)
@@ -41,7 +41,7 @@ def epoch_file(folder: Path, epoch: int, suffix: str) -> str:
     return f"{folder}/{epoch:012d}{suffix}"
 
 
-def read_sightings(log: Path) -> list[Sighting]:
+def read_seen_epochs(log: Path) -> list[SeenEpoch]:
     """What an observer has noted so far."""
     if not log.exists():
         return []
@@ -59,7 +59,7 @@ def main() -> None:
         observe(folder, suffix, lambda seen: _write(log.write, seen), stop)
 
 
-def _write(write: Callable[[str], object], seen: Sighting) -> None:
+def _write(write: Callable[[str], object], seen: SeenEpoch) -> None:
     write(f"{seen[0]} {seen[1]}\n")
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from lockstep.chaos.comparing import Comparison, compare
 from lockstep.chaos.recomputing import recompute
 from lockstep.chaos.runner import Doing, Runner
-from lockstep.chaos.sink_contents import gaps, holding, repeated, replaced
+from lockstep.chaos.sink_contents import gaps, repeated, replaced, sink_contents
 from lockstep.chaos.subject import Subject
 from lockstep.chaos.vocabulary import Part
-from lockstep.chaos.watching import Sighting, Span
+from lockstep.chaos.watching import SeenEpoch, Span
 from lockstep.clock import US_PER_S
 from lockstep.connect.reading import Reader, read
 from lockstep.errors import LockstepError, RunError
@@ -52,7 +52,7 @@ class Evidence:
     project: Path
     store: Store
     runner: Runner
-    sightings: Sequence[Sighting]
+    seen_epochs: Sequence[SeenEpoch]
     acknowledged: Mapping[str, int]
     held: Mapping[str, int]
     settled_epoch: int
@@ -63,12 +63,12 @@ def check_promises(evidence: Evidence) -> list[Verdict]:
     """Every promise of the design that can be read off ledger, digests, sinks and what was seen."""
     store, subject = evidence.store, evidence.subject
     entries = store.entries(0, 2**62)
-    held = [holding(sink, evidence.project) for sink in subject.sinks]
+    held = [sink_contents(sink, evidence.project) for sink in subject.sinks]
     watched = held[0]
     fences, counted = sum(len(one.fences) for one in held), sum(sum(one.rows.values()) for one in held)
-    seen = [one.epoch for one in evidence.sightings]
+    seen = [one.epoch for one in evidence.seen_epochs]
     ordered = [said for one in held for said in gaps(one)]
-    twice = [said for one in held for said in repeated(one)] + replaced(watched, evidence.sightings)
+    twice = [said for one in held for said in repeated(one)] + replaced(watched, evidence.seen_epochs)
     cuts = [(entry.epoch, entry.cut) for entry in entries]
     due = [(epoch, cut) for epoch, cut in cuts if epoch <= evidence.settled_epoch]
     whole = completeness(cuts)
@@ -160,7 +160,7 @@ def _with_recomputation(
 ) -> list[Comparison]:
     """Up to the last epoch that all sinks have: one that was sealed late may be left for the next run."""
     subject = evidence.subject
-    lasts = {sink.id: holding(sink, evidence.project).last for sink in subject.sinks}
+    lasts = {sink.id: sink_contents(sink, evidence.project).last for sink in subject.sinks}
     last = min(lasts.values())
     if last < evidence.settled_epoch:
         complaints.append(f"not every sink has all epochs to {evidence.settled_epoch}, compared is to {last}: {lasts}")
@@ -194,7 +194,7 @@ def _difference(one: Comparison) -> str:
 
 
 def _progress(evidence: Evidence) -> Verdict:
-    times = [one.seen_us for one in evidence.sightings]
+    times = [one.seen_us for one in evidence.seen_epochs]
     spans = undisturbed(evidence.runner.able.spans, evidence.runner.doings)
     said = progress(times, [(one.first_us, one.last_us) for one in spans], round(STANDSTILL_S_MAX * US_PER_S))
     what = (

@@ -125,7 +125,7 @@ def costs(outcome: Outcome) -> dict[int, Cost]:
         following = [other.begun_us for other in done[index + 1 :] if other.begun_us > (one.over_us or outcome.end_us)]
         end_us = min([over_us, outcome.end_us, *following])
         found[one.planned.number] = cost(
-            outcome.sightings, one.struck_us, max(end_us, one.struck_us + 1), outcome.usual
+            outcome.seen_epochs, one.struck_us, max(end_us, one.struck_us + 1), outcome.usual
         )
     return found
 
@@ -140,7 +140,7 @@ def as_data(outcome: Outcome, command: str) -> dict[str, Any]:
         "command": command,
         "took_s": round(outcome.took_s, 1),
         "cut_short": outcome.cut_short,
-        "epochs": len(outcome.sightings),
+        "epochs": len(outcome.seen_epochs),
         "records": dict(outcome.acknowledged),
         "compared_with": outcome.wish.subject.told_by,
         "steady": asdict(outcome.usual),
@@ -180,7 +180,7 @@ def _tell_end(order: Order, outcome: Outcome) -> None:
         _to_stderr(f"FAILED ({', '.join(failed)}) with seed {order.seed}; run it again with: {order.command()}")
     else:
         done = sum(one.deed is not None for one in outcome.doings)
-        _to_stderr(f"all checks passed: {done} actions, {len(outcome.sightings)} epochs, seed {order.seed}")
+        _to_stderr(f"all checks passed: {done} actions, {len(outcome.seen_epochs)} epochs, seed {order.seed}")
 
 
 def check_writable(report: Path) -> None:

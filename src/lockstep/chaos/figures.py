@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lockstep.chaos.watching import Sighting
+from lockstep.chaos.watching import SeenEpoch
 from lockstep.clock import US_PER_S
 from lockstep.observe.quantiles import quantile
 
@@ -44,9 +44,9 @@ class Cost:
     """Until the last epoch that was not normal; 0 if all were."""
 
 
-def steady(sightings: Sequence[Sighting], first_us: int, end_us: int) -> Steady:
+def steady(seen_epochs: Sequence[SeenEpoch], first_us: int, end_us: int) -> Steady:
     """The figures of an undisturbed time."""
-    inside = [one for one in sightings if first_us <= one.seen_us < end_us]
+    inside = [one for one in seen_epochs if first_us <= one.seen_us < end_us]
     latencies = [one.latency_s for one in inside if one.latency_s is not None]
     gaps = [(after.seen_us - before.seen_us) / US_PER_S for before, after in pairwise(inside)]
     return Steady(
@@ -58,33 +58,33 @@ def steady(sightings: Sequence[Sighting], first_us: int, end_us: int) -> Steady:
     )
 
 
-def cost(sightings: Sequence[Sighting], first_us: int, end_us: int, usual: Steady) -> Cost:
+def cost(seen_epochs: Sequence[SeenEpoch], first_us: int, end_us: int, usual: Steady) -> Cost:
     """What a reader noticed from ``first_us`` to ``end_us``.
 
     The gap in which the action fell counts from its beginning, and one that was still open at the end up to there.
 
     >>> usual = Steady(0.1, 0.2, 0.1, 0.2, 100)
-    >>> seen = [Sighting(n, n * 100_000, n * 100_000 - 50_000, 1, "r0.1") for n in range(10)]
-    >>> seen.append(Sighting(10, 2_900_000, 1_000_000, 1, "r1.1"))
+    >>> seen = [SeenEpoch(n, n * 100_000, n * 100_000 - 50_000, 1, "r0.1") for n in range(10)]
+    >>> seen.append(SeenEpoch(10, 2_900_000, 1_000_000, 1, "r1.1"))
     >>> cost(seen, first_us=950_000, end_us=3_000_000, usual=usual)
     Cost(gap_max_s=2.0, latency_max_s=1.9, normal_after_s=1.95)
     """
     inside = [
         (one.seen_us, one.latency_s)
-        for one in sightings
+        for one in seen_epochs
         if one.latency_s is not None and first_us <= one.seen_us < end_us
     ]
     slow = [seen_us for seen_us, latency_s in inside if latency_s > usual.slow_s]
     return Cost(
-        gap_max_s=longest_gap_s(sightings, first_us, end_us),
+        gap_max_s=longest_gap_s(seen_epochs, first_us, end_us),
         latency_max_s=max((latency_s for _, latency_s in inside), default=0.0),
         normal_after_s=(max(slow) - first_us) / US_PER_S if slow else 0.0,
     )
 
 
-def longest_gap_s(sightings: Sequence[Sighting], first_us: int, end_us: int) -> float:
+def longest_gap_s(seen_epochs: Sequence[SeenEpoch], first_us: int, end_us: int) -> float:
     """The longest time without a new epoch that reaches into ``first_us <= t < end_us``."""
-    times = [one.seen_us for one in sightings]
+    times = [one.seen_us for one in seen_epochs]
     begin, end = bisect_left(times, first_us), bisect_left(times, end_us)
     edges = [times[begin - 1] if begin else first_us, *times[begin:end], end_us]
     return max((after - before) / US_PER_S for before, after in pairwise(edges))

@@ -48,7 +48,7 @@ def draw(outcome: Outcome) -> str:
 def _latency(drawing: Drawing, x: Scale, outcome: Outcome, done: Sequence[Doing]) -> None:
     points = [
         (seconds_after(outcome, one.seen_us), max(LATENCY_S_MIN, one.latency_s))
-        for one in outcome.sightings
+        for one in outcome.seen_epochs
         if one.latency_s is not None and one.seen_us >= outcome.first_us and one.oldest_us is not None
     ]
     top_s = max([1.0, *(latency_s for _, latency_s in points)]) * 3

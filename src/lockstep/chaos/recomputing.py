@@ -38,7 +38,7 @@ def recompute(subject: Subject, project: Path, folder: Path, last: int, note: Ca
         fresh.close()
     note(f"computing {last + 1} epochs again, undisturbed, with one replica")
     # Bound to us: a chaos that is killed must not leave this run behind either.
-    arguments = ["-m", "lockstep.chaos.bound", str(os.getpid())]
+    arguments = ["-m", "lockstep.chaos.ends_with_parent", str(os.getpid())]
     arguments += ["-m", "lockstep", "--project", str(folder), "run", job, "--replicas", "1"]
     arguments += ["--until-epoch", str(last), "--set", "retention_epochs_min=1000000"]
     environment = {key: value for key, value in os.environ.items() if key != FOLDER_VARIABLE}

@@ -121,8 +121,9 @@ def _intro(outcome: Outcome) -> str:
     fed = sum(outcome.acknowledged.values())
     many = "1 replica" if wish.replicas == 1 else f"{wish.replicas} replicas"
     short = " It was cut short by Ctrl-C." if outcome.cut_short else ""
+    seen = len(outcome.seen_epochs)
     return (
-        f"The job ran with {many}, as `lockstep run` runs it; {fed:,} records were fed and {len(outcome.sightings):,} "
+        f"The job ran with {many}, as `lockstep run` runs it; {fed:,} records were fed and {seen:,} "
         f"epochs became visible. {done} actions were done to it, all fixed by seed {wish.seed}.{short}"
     )
 

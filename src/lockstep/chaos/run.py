@@ -21,7 +21,7 @@ from lockstep.chaos.running_job import Command, StartedJob
 from lockstep.chaos.subject import Subject, copy_project
 from lockstep.chaos.timeline import Line, Timeline
 from lockstep.chaos.vocabulary import Action
-from lockstep.chaos.watching import Reader, Sighting, Span
+from lockstep.chaos.watching import Reader, SeenEpoch, Span
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import STORE_FOLDER
 from lockstep.store.protocols import Entry
@@ -65,7 +65,7 @@ class Outcome:
     end_us: int
     doings: list[Doing]
     lines: list[Line]
-    sightings: list[Sighting]
+    seen_epochs: list[SeenEpoch]
     spans: list[Span]
     verdicts: list[Verdict]
     comparisons: list[Comparison]
@@ -105,12 +105,12 @@ class Play:
     def _run(self) -> Outcome:
         started_s = time.monotonic()
         job = copy_project(self.wish.subject, self.wish.project, self.project)
-        with self._fed() as feeder, self._field(job, feeder) as place, self._read() as reader:
+        with self._fed() as feeder, self._started_job(job, feeder) as place, self._read() as reader:
             runner = Runner(place, self.timeline, reader, self.wish.replicas, self.stop_asked)
             try:
                 first_us = self._start(runner, feeder)
                 self.timeline.begin()
-                usual = steady(reader.sightings(), first_us, self.timeline.zero_us)
+                usual = steady(reader.seen_epochs(), first_us, self.timeline.zero_us)
                 self._hurt(runner)
                 end_us, settled_epoch = self._finish(runner, feeder)
             except BaseException:
@@ -125,7 +125,7 @@ class Play:
             end_us=end_us,
             doings=runner.doings,
             lines=self.timeline.lines,
-            sightings=reader.sightings(),
+            seen_epochs=reader.seen_epochs(),
             spans=runner.attendance.spans,
             verdicts=verdicts,
             comparisons=comparisons,
@@ -161,7 +161,7 @@ class Play:
             feeder.close()
 
     @contextmanager
-    def _field(self, job: str, feeder: Feeder) -> Iterator[StartedJob]:
+    def _started_job(self, job: str, feeder: Feeder) -> Iterator[StartedJob]:
         command = Command(job, self.wish.subject.graph.name, self.wish.replicas)
         place = StartedJob(self.project, command, feeder, lambda text: self.timeline.add("consequence", text))
         try:
@@ -250,7 +250,7 @@ class Play:
             project=self.project,
             store=runner.running.store,
             runner=runner,
-            sightings=reader.sightings(),
+            seen_epochs=reader.seen_epochs(),
             acknowledged=feeder.acknowledged(),
             held=feeder.held(),
             settled_epoch=settled_epoch,

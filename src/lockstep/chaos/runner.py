@@ -216,7 +216,7 @@ class Runner:
         one.over_us = wall_us()
         if one.action.takes - {Part.INPUT}:
             after_s = (one.over_us - one.struck_us) / US_PER_S
-            gap_s = longest_gap_s(self.reader.sightings(), one.struck_us, one.over_us)
+            gap_s = longest_gap_s(self.reader.seen_epochs(), one.struck_us, one.over_us)
             said = f"{'NOT recovered' if one.lost else 'recovered'} after {after_s:.1f} s, longest gap {gap_s:.2f} s"
             self.timeline.add("over", f"{one.planned.number}. {said if one.happened else 'it never happened'}")
 

@@ -127,7 +127,7 @@ class StartedJob:
         if self._process is not None:
             self._process.wait_gone()
         self._log_begins = self.log.stat().st_size if self.log.exists() else 0
-        arguments = ["-m", "lockstep.chaos.bound", str(os.getpid())]
+        arguments = ["-m", "lockstep.chaos.ends_with_parent", str(os.getpid())]
         arguments += ["-m", "lockstep", "--project", str(self.project), "run", self._command.job]
         arguments += ["--replicas", str(self._command.replicas), "--master", self._command.master]
         for key, value in CHAOS_SETTINGS.items():

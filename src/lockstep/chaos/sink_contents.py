@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.chaos.watching import Sighting
+from lockstep.chaos.watching import SeenEpoch
 from lockstep.connect.protocols import Publication
 from lockstep.connect.reading import Reader
 from lockstep.connect.sinks.manifests import Layout, read_control_file
@@ -26,7 +26,7 @@ _FENCE = ("epoch", "digest", "rows", "by", "version")
 
 
 @dataclass(frozen=True)
-class Holding:
+class SinkContents:
     """Everything that was found in one sink."""
 
     sink: str
@@ -53,14 +53,14 @@ class Holding:
         return last
 
 
-def holding(sink: Sink, project: Path) -> Holding:
+def sink_contents(sink: Sink, project: Path) -> SinkContents:
     """Look into a sink."""
     if isinstance(sink.spec, SqliteSink):
         return _in_database(sink.id, project / sink.spec.path, sink.spec)
     return _in_files(sink.id, project / str(sink.spec.to_json()["path"]))
 
 
-def repeated(held: Holding) -> list[str]:
+def repeated(held: SinkContents) -> list[str]:
     """Epochs that a sink holds twice, or with other rows than were published."""
     found = [*once(held.epochs), *held.damage]
     said = {one.epoch: one.rows for one in held.fences}
@@ -72,16 +72,16 @@ def repeated(held: Holding) -> list[str]:
     return [f"{held.sink}: {one}" for one in found]
 
 
-def gaps(held: Holding) -> list[str]:
+def gaps(held: SinkContents) -> list[str]:
     """Epochs that are missing between others."""
     return [f"{held.sink}: {one}" for one in order(sorted(held.epochs))]
 
 
-def replaced(held: Holding, sightings: Sequence[Sighting]) -> list[str]:
+def replaced(held: SinkContents, seen_epochs: Sequence[SeenEpoch]) -> list[str]:
     """Publications that were seen while the job ran, and are gone or are somebody else's at the end."""
     last = {one.epoch: one for one in held.fences}
     found = []
-    for seen in sightings:
+    for seen in seen_epochs:
         now = last.get(seen.epoch)
         if now is None:
             found.append(f"once: epoch {seen.epoch} was seen, published by {seen.by}, and is gone")
@@ -93,14 +93,14 @@ def replaced(held: Holding, sightings: Sequence[Sighting]) -> list[str]:
     return [f"{held.sink}: {one}" for one in found]
 
 
-def _in_files(sink: str, folder: Path) -> Holding:
+def _in_files(sink: str, folder: Path) -> SinkContents:
     layout = Layout(folder)
     try:
         fences, twice = _manifests(layout)
     except (ConnectError, TypeError) as error:
-        return Holding(sink, (), {}, damage=(f"a manifest cannot be read: {' '.join(str(error).split())}",))
+        return SinkContents(sink, (), {}, damage=(f"a manifest cannot be read: {' '.join(str(error).split())}",))
     rows, damage = _readable(folder, sorted({one.epoch for one in fences}))
-    return Holding(sink, tuple(fences), rows, damage=(*twice, *damage))
+    return SinkContents(sink, tuple(fences), rows, damage=(*twice, *damage))
 
 
 def _manifests(layout: Layout) -> tuple[list[Publication], list[str]]:
@@ -146,10 +146,10 @@ def _run(fence: Publication, first: int) -> list[Publication]:
     return [*empty, fence]
 
 
-def _in_database(sink: str, path: Path, spec: SqliteSink) -> Holding:
+def _in_database(sink: str, path: Path, spec: SqliteSink) -> SinkContents:
     keyed = bool(spec.key)
     if not path.is_file():
-        return Holding(sink, (), {}, keyed)
+        return SinkContents(sink, (), {}, keyed)
     columns = ", ".join(f'"{name}"' for name in _FENCE)
     columns += ', coalesce("first_epoch", "epoch")'
     fences_query = f'SELECT {columns} FROM _lockstep_epochs WHERE table_name = ? ORDER BY "epoch"'  # noqa: S608
@@ -160,6 +160,6 @@ def _in_database(sink: str, path: Path, spec: SqliteSink) -> Holding:
             fences = [one for *row, first in found for one in _run(Publication(*row), first)]
             counted = dict(connection.execute(rows_query))
     except sqlite3.Error as error:
-        return Holding(sink, (), {}, keyed, (f"{path.name} cannot be read: {error}",))
+        return SinkContents(sink, (), {}, keyed, (f"{path.name} cannot be read: {error}",))
     nothing = {one.epoch: 0 for one in fences}
-    return Holding(sink, tuple(fences), {**nothing, **counted}, keyed)
+    return SinkContents(sink, tuple(fences), {**nothing, **counted}, keyed)

@@ -17,7 +17,7 @@ POLL_S = 0.01
 
 
 @dataclass(frozen=True)
-class Sighting:
+class SeenEpoch:
     """One epoch as the reader saw it appear."""
 
     epoch: int
@@ -52,7 +52,7 @@ class Reader(threading.Thread):
         self._place = Place(project, project / STORE_FOLDER, job)
         self._sink = sink
         self._ask_to_stop = threading.Event()
-        self._sightings: list[Sighting] = []
+        self._seen_epochs: list[SeenEpoch] = []
         self.failure: Exception | None = None
 
     def run(self) -> None:
@@ -70,15 +70,15 @@ class Reader(threading.Thread):
             # Raised again in the thread that asks: a reader that died quietly would look like a gap.
             self.failure = error
 
-    def sightings(self) -> list[Sighting]:
+    def seen_epochs(self) -> list[SeenEpoch]:
         """Everything seen so far, in the order in which it appeared."""
         if self.failure is not None:
             raise self.failure
-        return list(self._sightings)
+        return list(self._seen_epochs)
 
     def newest_us(self) -> int | None:
         """When an epoch was seen last."""
-        return self._sightings[-1].seen_us if self._sightings else None
+        return self._seen_epochs[-1].seen_us if self._seen_epochs else None
 
     def stop(self) -> None:
         """End, and wait until it has."""
@@ -87,7 +87,7 @@ class Reader(threading.Thread):
             self.join()
 
     def _look(self, side: SinkSide) -> None:
-        epoch = self._sightings[-1].epoch + 1 if self._sightings else 0
+        epoch = self._seen_epochs[-1].epoch + 1 if self._seen_epochs else 0
         while (found := side.publication(epoch)) is not None:
             self._note(found)
             epoch += 1
@@ -97,8 +97,8 @@ class Reader(threading.Thread):
             self._note(ahead)
 
     def _note(self, found: Publication) -> None:
-        seen = Sighting(found.epoch, wall_us(), found.ingested_oldest_us, found.rows, found.by, found.digest)
-        self._sightings.append(seen)
+        seen = SeenEpoch(found.epoch, wall_us(), found.ingested_oldest_us, found.rows, found.by, found.digest)
+        self._seen_epochs.append(seen)
 
 
 class Attendance:

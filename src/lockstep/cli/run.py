@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from lockstep.cli.assignments import assignments, plain_value
-from lockstep.cli.live import LiveTable
-from lockstep.cli.live_lines import JsonLines, PlainLines
+from lockstep.cli.live_table import LiveTable
 from lockstep.cli.output import err, show_error, to_stderr
+from lockstep.cli.plain_lines import JsonLines, PlainLines
 from lockstep.cli.plan import JobFile
 from lockstep.cli.project import project_of
 from lockstep.clock import wall_us

@@ -9,9 +9,9 @@ import typer
 from rich.text import Text
 
 from lockstep.cli.ledger import JobName
-from lockstep.cli.live import STATE_STYLES, replica_table
-from lockstep.cli.live_lines import overview_json
+from lockstep.cli.live_table import STATE_STYLES, replica_table
 from lockstep.cli.output import iso_text, out, print_json, span_text
+from lockstep.cli.plain_lines import overview_json
 from lockstep.cli.project import project_of
 from lockstep.clock import wall_us
 

@@ -170,6 +170,9 @@ class Place:
     project: Path
     store: Path
     job: str
+    publications_kept: int = 55
+    """How many publications a sink without a fence of its own remembers, to compare with those who come second: as far
+    as one may be behind (``behind_epochs_max``; its default stands here, for those who only read or stage)."""
 
 
 __all__ = [

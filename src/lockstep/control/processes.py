@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import IO, Literal
 
 import psutil
 
+from lockstep.control.shares import Share, family, first_share, set_share
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.orders import DRAIN
 from lockstep.runtime.spark.environment import process_environment
@@ -23,10 +23,6 @@ from lockstep.runtime.spark.launching import jvm_command, jvm_conf
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.write_lock import write_lock_pid
 
-GENTLE_NICENESS = 5
-"""A third of a full share. 10 would be a tenth: on a machine without idle time a boot would outlast its timeout."""
-SPARE_NICENESS = 19
-"""Nobody waits for a spare: it boots in what time the others leave."""
 LOG_BYTES_MAX = 20_000_000
 """A replica's log is begun anew (the old one kept once) when it is longer than this at a start."""
 
@@ -35,7 +31,7 @@ class Group:
     """A Python process of ours with all below it (JVM, Python workers), which it takes along when it ends."""
 
     def __init__(
-        self, what: Literal["replica", "spare"], spec: ReplicaSpec, path: Path, log: IO[bytes], *, niceness: int = 0
+        self, what: Literal["replica", "spare"], spec: ReplicaSpec, path: Path, log: IO[bytes], share: Share = "full"
     ) -> None:
         self._log = log
         self._process = subprocess.Popen(
@@ -50,38 +46,38 @@ class Group:
             env={**process_environment(), **replica_environment(spec.replica)},
             start_new_session=True,
         )
-        # Booting a JVM takes a whole core for seconds; those who are publishing come first.
-        self.gentle = niceness > 0 and self.renice(niceness)
+        self.share: Share = "full"
+        if share != "full":
+            # Booting a JVM takes a whole core for seconds; those who are publishing come first.
+            self.set_share(share)
 
     @property
     def pid(self) -> int:
         """The driver's process id, which is also the group's."""
         return self._process.pid
 
-    def renice(self, niceness: int) -> bool:
-        """Set its share of the processor; whether that was possible, and can be taken back."""
-        shared = _share(self.pid, niceness)
-        if _may_renice():
-            for group in _groups(self.pid):
-                try:
-                    os.setpriority(os.PRIO_PGRP, group, niceness)
-                except ProcessLookupError:
-                    continue
-            return shared is not False
-        return shared is True
+    @property
+    def gentle(self) -> bool:
+        """Whether it has less than a full share of the processor."""
+        return self.share != "full"
+
+    def set_share(self, share: Share) -> None:
+        """Set its share of the processor, if that is possible and can be taken back."""
+        if set_share(self.pid, share):
+            self.share = share
 
     def cpu_s(self) -> float:
         """The processor time that it and all below it have used, those of them that live."""
         used_s = 0.0
-        for one in _family(self.pid):
+        for one in family(self.pid):
             with suppress(psutil.Error):
                 times = one.cpu_times()
                 used_s += times.user + times.system
         return used_s
 
     def full_speed(self) -> None:
-        """Give a replica that was started gently its full share: it has caught up."""
-        self.gentle = not self.renice(0)
+        """Give a replica that was started gently its full share: it has joined."""
+        self.set_share("full")
 
     def exit_code(self) -> int | None:
         """How it ended, None while it runs."""
@@ -118,7 +114,8 @@ class ReplicaProcess(Group):
     def __init__(self, spec: ReplicaSpec, *, gently: bool = False) -> None:
         path = announced(with_jvm(spec))
         log = opened_log(spec.folder / "log.txt")
-        super().__init__("replica", spec, path, log, niceness=GENTLE_NICENESS if gently else 0)
+        boot_share = spec.parsed_settings().run.boot_share
+        super().__init__("replica", spec, path, log, first_share(boot_share, spare=False, others_publish=gently))
 
 
 def with_jvm(spec: ReplicaSpec) -> ReplicaSpec:
@@ -136,62 +133,20 @@ def announced(spec: ReplicaSpec) -> Path:
     return path
 
 
-def _share(pid: int, niceness: int) -> bool | None:
-    """Set the share of a whole session; None if sessions have none here, False if it did not work now.
-
-    Linux schedules session against session where automatic grouping is on: niceness then counts only within one, and
-    a replica, which has a session of its own, would not be gentle at all (measured).
-    """
-    try:
-        if Path("/proc/sys/kernel/sched_autogroup_enabled").read_text(encoding="ascii").strip() != "1":
-            return None
-        Path(f"/proc/{pid}/autogroup").write_text(str(niceness), encoding="ascii")
-    except FileNotFoundError:
-        return None
-    except OSError:
-        # Ordinary users may do this ten times a second. Whoever gives a share back tries again.
-        return False
-    return True
-
-
-def _may_renice() -> bool:
-    """Whether niceness can be taken back later: not for ordinary users, unless the system allows it."""
-    return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20
-
-
-def _groups(pid: int) -> set[int]:
-    groups = {pid}
-    try:
-        for one in psutil.Process(pid).children(recursive=True):
-            groups.add(os.getpgid(one.pid))
-    except (psutil.NoSuchProcess, ProcessLookupError):
-        return groups
-    return groups
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    """A process and all below it; none if it is gone."""
-    try:
-        one = psutil.Process(pid)
-        return [one, *one.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
-
-
 def kill_tree(pid: int) -> None:
     """Kill a replica's driver and all below it. Python workers have groups of their own, so walk the tree too."""
-    family = _family(pid)[1:]
+    below = family(pid)[1:]
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    kill_each(family)
+    kill_each(below)
 
 
-def kill_each(family: Sequence[psutil.Process]) -> None:
+def kill_each(processes: Sequence[psutil.Process]) -> None:
     """Kill those of them that are still there, and wait until they are gone."""
-    for one in family:
+    for one in processes:
         with suppress(psutil.NoSuchProcess):
             one.kill()
-    psutil.wait_procs(family, timeout=5)
+    psutil.wait_procs(processes, timeout=5)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Warm spares: processes that have booted everything, so that a replica that died is back in seconds.
 
-A spare boots gently while all is calm, warms up, and waits. Whoever starts a replica takes one that fits, and the next
-one is ordered when all is calm again. The decisions are pure functions; :class:`Spares` is the shell around them.
+A spare boots in the processor's idle time while all is calm, warms up, and waits. Whoever starts a replica takes one
+that fits, and the next one is ordered when all is calm again. One process boots at a time: a replica that is needed, or
+else a spare. The decisions are pure functions; :class:`Spares` is the shell around them.
 """
 
 from __future__ import annotations
@@ -24,14 +25,13 @@ from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import Settings
 from lockstep.control.overview import SPARES
 from lockstep.control.processes import (
-    GENTLE_NICENESS,
-    SPARE_NICENESS,
     Group,
     ReplicaProcess,
     announced,
     opened_log,
     with_jvm,
 )
+from lockstep.control.shares import STARVED_LOOK_S, first_share, next_share
 from lockstep.errors import StoreError
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.decide.pacing import is_live
@@ -147,7 +147,8 @@ class SpareProcess(Group):
         self._gathered_bytes = 0
         self._replica_log: Path | None = None
         log = opened_log(folder / "log.txt")
-        super().__init__("spare", spec, path, log, niceness=SPARE_NICENESS)
+        self._boot_share = spec.parsed_settings().run.boot_share
+        super().__init__("spare", spec, path, log, first_share(self._boot_share, spare=True, others_publish=True))
 
     @property
     def is_ready(self) -> bool:
@@ -157,7 +158,7 @@ class SpareProcess(Group):
     def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
         """Tell it which replica it is; whether it was there to listen."""
         path = announced(spec)
-        self.gentle = not self.renice(GENTLE_NICENESS if gently else 0) or gently
+        self.set_share(first_share(self._boot_share, spare=False, others_publish=gently))
         self._replica_log = spec.folder / "log.txt"
         self._gather()
         return self.say(f"{BE} {path}")
@@ -190,6 +191,27 @@ class SpareProcess(Group):
             self._gathered_bytes = own.tell()
 
 
+@dataclass(frozen=True)
+class _Joining:
+    """A replica on its way in the idle class, and the processor time that it had used at the last look."""
+
+    group: Group
+    looked_s: float
+    used_s: float
+
+    def looked_at(self, now_s: float) -> _Joining | None:
+        """See whether it starves; None when there is nothing to look for any more."""
+        if self.group.share != "idle" or self.group.exit_code() is not None:
+            return None
+        span_s = now_s - self.looked_s
+        if span_s < STARVED_LOOK_S:
+            return self
+        used_s = self.group.cpu_s()
+        if (share := next_share(self.group.share, used_s - self.used_s, span_s)) != self.group.share:
+            self.group.set_share(share)
+        return replace(self, looked_s=now_s, used_s=used_s)
+
+
 class Spares:
     """Starts replicas, from a spare where one fits; sees to it that there are spares."""
 
@@ -212,6 +234,7 @@ class Spares:
         # Of an earlier run that was killed; its processes have ended.
         shutil.rmtree(self._folder, ignore_errors=True)
         self._waiting: list[SpareProcess] = []
+        self._joining: list[_Joining] = []
         self._told: dict[int, bool] = {}
         self._ordered = 0
         self._failures = 0
@@ -222,6 +245,16 @@ class Spares:
     def __call__(self, spec: ReplicaSpec, *, gently: bool) -> Group:
         """Start a replica."""
         self._calm_since_s = None
+        started = self._from_spare(spec, gently=gently)
+        for spare in [one for one in self._waiting if not one.is_ready and one.exit_code() is None]:
+            # One boot at a time, and a spare's never while a replica is missing. The next is ordered when all is calm.
+            self._waiting.remove(spare)
+            spare.kill()
+        started = started or ReplicaProcess(spec, gently=gently)
+        self._joining.append(_Joining(started, self._elapsed_s(), started.cpu_s()))
+        return started
+
+    def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> Group | None:
         shape = self._shape(spec.replica)
         # One that still boots is further than a new process would be.
         for spare in sorted(self._waiting, key=lambda one: not one.is_ready):
@@ -230,7 +263,7 @@ class Spares:
             self._waiting.remove(spare)
             if self._handed_over(spare, spec, gently=gently):
                 return spare
-        return ReplicaProcess(spec, gently=gently)
+        return None
 
     def _handed_over(self, spare: SpareProcess, spec: ReplicaSpec, *, gently: bool) -> bool:
         taken = False
@@ -242,8 +275,9 @@ class Spares:
         return taken
 
     def tend(self) -> None:
-        """Look after the spares; called several times a second."""
+        """Look after the spares and those on their way; called several times a second."""
         now_s = self._elapsed_s()
+        self._joining = [left for one in self._joining if (left := one.looked_at(now_s)) is not None]
         if now_s < self._next_look_s:
             return
         self._next_look_s = now_s + LOOK_INTERVAL_S

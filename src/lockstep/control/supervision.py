@@ -20,6 +20,8 @@ BEHIND_TIMEOUT_S = 60.0
 """A replica whose lag has not shrunk over this long while it is behind is replaced by a seeded one."""
 COMPUTING = frozenset({"running", "catching-up"})
 """States of a replica that has computed an epoch."""
+BOOTING = frozenset({"starting", "seeding"})
+"""States of a replica that has not."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,21 @@ def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettin
         action = _for_running(one, others, head, now_us, settings) if one.alive else None
         if not one.alive and not one.given_up:
             action = _for_ended(one, others, replicas, now_us, settings)
+        if isinstance(action, Start) and _must_wait(replicas, actions, head, settings):
+            continue
         if action is not None:
             actions.append(action)
     return actions
+
+
+def _must_wait(replicas: Sequence[Seen], actions: Sequence[Action], head: int, settings: RunSettings) -> bool:
+    """Whether another boot comes first: beside those who publish one is enough. If nobody does, all boot at once."""
+    publishing = any(_healthy(one, head, settings) for one in replicas)
+    return publishing and (any(map(_is_booting, replicas)) or any(isinstance(one, Start) for one in actions))
+
+
+def _is_booting(one: Seen) -> bool:
+    return one.alive and (one.progress is None or one.progress.state in BOOTING)
 
 
 def _healthy(one: Seen, head: int, settings: RunSettings) -> bool:

@@ -54,7 +54,9 @@ _PASSING = ("LS0404", "LS0413")
 class Process(Protocol):
     """A started replica, as far as its supervisor is concerned."""
 
-    gentle: bool
+    @property
+    def gentle(self) -> bool:
+        """Whether it has less than a full share of the processor."""
 
     @property
     def pid(self) -> int:
@@ -67,7 +69,7 @@ class Process(Protocol):
         """The processor time that it and all below it have used."""
 
     def full_speed(self) -> None:
-        """Give it its full share: it has caught up."""
+        """Give it its full share: it has joined."""
 
     def drain(self) -> None:
         """Ask it to finish the epoch under way and end."""
@@ -263,7 +265,7 @@ class Supervisor:
         alive = slot.process is not None
         mine = said if said is not None and slot.process is not None and said.pid == slot.process.pid else None
         if slot.process is not None and slot.process.gentle and _computes(mine):
-            # It has booted. A replica that catches up gently on a full machine would never arrive.
+            # It has joined. A replica that catches up gently on a full machine would never arrive.
             slot.process.full_speed()
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         self._look_at_processor(slot, mine, now)

@@ -7,7 +7,6 @@ from importlib import import_module
 
 _AREAS = (
     "ls00",
-    "ls00_sim",
     "ls01",
     "ls01_joins",
     "ls01_loading",
@@ -24,11 +23,7 @@ _AREAS = (
     "ls04",
     "ls05",
     "ls06",
-    "ls06_demo",
-    "ls06_bench",
-    "ls06_chaos",
-    "ls06_faults",
-    "ls06_testing",
+    "ls06_tools",
 )
 
 

@@ -13,7 +13,7 @@ from lockstep.keyed.functions import Returned, explained
 from lockstep.keyed.operator import Arrival, Cell, Timer, Turn
 from lockstep.keyed.records import Record
 from lockstep.keyed.windows.assigners import Regular
-from lockstep.keyed.windows.contents import in_order
+from lockstep.keyed.windows.contents import element_of, in_order
 from lockstep.keyed.windows.panes import Pane
 
 _MEND = "mend the function, or filter such records out before they are gathered."
@@ -36,6 +36,11 @@ class CoGroupOperator:
         """One: what the function returns."""
         return (self.schema,)
 
+    @property
+    def wants_positions(self) -> bool:
+        """The function sees the records in the order of time, then position."""
+        return True
+
     def on_records(self, cell: Cell, records: Sequence[Arrival], turn: Turn) -> None:
         """Put each record into its windows; one whose window has closed is late and dropped."""
         opened = dict(cell.data or {})
@@ -47,7 +52,7 @@ class CoGroupOperator:
                 if start_us not in opened:
                     opened[start_us] = ([], [])
                     turn.set_timer(Timer("event", end_us))
-                opened[start_us][record.input].append((record.at_us, record.values))
+                opened[start_us][record.input].append(element_of(record))
                 cell.changed = True
         cell.data = opened or None
 
@@ -65,7 +70,7 @@ class CoGroupOperator:
 
     def _made(self, left: list[Any], right: list[Any], pane: Pane) -> list[tuple[Any, ...]]:
         sides = [
-            [Record(dict(zip(names, values, strict=True))) for _, values in in_order(kept)]
+            [Record(dict(zip(names, values, strict=True))) for _, values, _ in in_order(kept)]
             for names, kept in zip(self.columns, (left, right), strict=True)
         ]
         returned = Returned(self.step, self.schema)

@@ -20,8 +20,8 @@ from lockstep.clock import NEAR_END_US
 from lockstep.errors import FunctionError
 from lockstep.keyed.codec import pack, unpack
 from lockstep.keyed.columns import key_column, rows_of, values_of
-from lockstep.keyed.operator import OWN, Arrival, Cell, Key, Operator, TimeKind, Timer
-from lockstep.keyed.order import POSITION_COLUMNS, sorted_order
+from lockstep.keyed.operator import OWN, Arrival, Cell, Key, Operator, TimeKind, Timer, wants_positions
+from lockstep.keyed.order import POSITION_COLUMNS, positions_of, sorted_order
 from lockstep.keyed.pages import DATA, EPOCH, EVENT, HASH, KEY, TIMERS, Entry, Page, Pages, PageStore, key_bytes
 
 TIMERS_PER_KEY_MAX = 100_000
@@ -190,6 +190,7 @@ class Engine:
         self._step = step
         self._ordered = ordered
         self._operator = operator
+        self._positions = wants_positions(operator)
         self._layouts = layouts
         self._broadcasts = any(layout.keys is None for layout in layouts)
 
@@ -307,7 +308,8 @@ class Engine:
         columns = batch.columns
         hashes, at_us = values_of(columns[-1 - POSITION_COLUMNS]), values_of(columns[-POSITION_COLUMNS])
         rows = rows_of(columns[: layout.values], batch.num_rows)
-        arrivals = list(map(_arrival, zip(repeat(number), rows, at_us)))
+        positions = positions_of(columns) if self._positions else repeat(())
+        arrivals = list(map(_arrival, zip(repeat(number), rows, at_us, positions)))
         keys = (
             list(zip(*(key_column(columns[i]) for i in layout.keys), strict=True)) if layout.keys else [()] * len(rows)
         )

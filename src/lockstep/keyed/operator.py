@@ -23,12 +23,18 @@ OWN = "\0"
 """What the tags of timers begin with by which Lockstep itself holds records back or lets state expire."""
 
 
+Position = tuple[str | int, ...]
+"""Where a record stands in its source: (source, partition, offset), then its part if it was made from another one."""
+
+
 class Arrival(NamedTuple):
     """One record for an operator: which input it came by, its values (columns, then computed ones), its event time."""
 
     input: int
     values: tuple[Any, ...]
     at_us: int | None
+    position: Position = ()
+    """Only for operators that ask for it (:func:`wants_positions`): it costs time in every record."""
 
 
 class Timer(NamedTuple):
@@ -99,3 +105,8 @@ class Operator(Protocol):
 
     def on_broadcast(self, record: Arrival, turn: Turn) -> None:
         """A record of a broadcast input; it may change ``turn.common``. ``turn.key`` is ()."""
+
+
+def wants_positions(operator: Operator) -> bool:
+    """Whether an operator reads the positions of its records: it keeps them for later, and puts them in order then."""
+    return bool(getattr(operator, "wants_positions", False))

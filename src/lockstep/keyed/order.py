@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from lockstep.keyed.codec import pack
 from lockstep.keyed.columns import rows_of
+from lockstep.keyed.operator import Position
 
 POSITION_COLUMNS = 5
 """The last columns of a batch: event time (microseconds), source, partition, offset, part."""
@@ -34,6 +35,16 @@ def sorted_order(batches: Sequence[pa.RecordBatch], inputs: Sequence[int]) -> li
     if same.any():
         return _by_content(order if order is not None else np.arange(rows), same, batches, inputs)
     return None if order is None else order.tolist()
+
+
+def positions_of(columns: Sequence[pa.Array]) -> list[Position]:
+    """The positions of a batch's records; they compare as :func:`sorted_order` compares them."""
+    source, partition, offset, part = (column.to_pylist() for column in columns[1 - POSITION_COLUMNS :])
+    # A record that is no part of another one comes before those that are: the shorter tuple does.
+    return [
+        (one[0] or "", one[1] or "", one[2], *(() if one[3] is None else one[3:]))
+        for one in zip(source, partition, offset, part, strict=True)
+    ]
 
 
 def _level(columns: Sequence[pa.Array]) -> Any:

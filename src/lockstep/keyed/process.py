@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import FunctionError
-from lockstep.keyed.codec import pack, time_us, utc_time
+from lockstep.keyed.codec import time_us, utc_time
 from lockstep.keyed.functions import explained, shown
 from lockstep.keyed.named import NamedKey, NamedRecord, key_type, record_type
 from lockstep.keyed.operator import OWN, Arrival, Cell, TimeKind, Timer, Turn
@@ -238,6 +238,11 @@ class ProcessOperator:
         """The main output, then the side outputs."""
         return [schema for _, schema in self.schemas]
 
+    @property
+    def wants_positions(self) -> bool:
+        """Records that were held back come in the order of time, then position."""
+        return self.ordered
+
     def on_records(self, cell: Cell, records: Sequence[Arrival], turn: Turn) -> None:
         """Call the handlers."""
         self._runner.on_records(cell, records, turn)
@@ -329,7 +334,7 @@ class _Runner:
         process, context, types, handlers = self._process, self._context, self._types, self._handlers
         record: Any = None
         try:
-            for number, values, at_us in records:
+            for number, values, at_us, _ in records:
                 record = types[number](values)
                 context._at_us = at_us
                 handlers[number](process, record, context)
@@ -378,20 +383,21 @@ class _Runner:
             if at_us not in waiting:
                 waiting[at_us] = []
                 turn.set_timer(Timer("event", at_us, _HELD))
-            waiting[at_us].append([arrival.input, arrival.values])
+            waiting[at_us].append([arrival.position, arrival.input, arrival.values])
             self._memory.changed = True
         if not waiting:
             del self._memory.data[_HELD]
         return now
 
     def _released(self, at_us: int) -> list[Arrival]:
-        """The records of one time, ordered by content: in which epoch each of them came is not to be seen."""
+        """The records of one time, ordered by position: in which epoch each of them came is not to be seen."""
         waiting = self._memory.data[_HELD]
         found = waiting.pop(at_us)
         if not waiting:
             del self._memory.data[_HELD]
         self._memory.changed = True
-        return [Arrival(number, tuple(values), at_us) for number, values in sorted(found, key=pack)]
+        in_order = sorted(found, key=itemgetter(0))
+        return [Arrival(number, tuple(values), at_us) for _, number, values in in_order]
 
 
 def _handler(process: Process, kind: InputKind) -> Callable[[Process, Any, ProcessContext], None]:

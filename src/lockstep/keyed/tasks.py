@@ -76,7 +76,7 @@ class _Runner:
 
     def on_records(self, cell: Cell, records: Sequence[Arrival], turn: Turn) -> None:
         bolt, state = self._begin(cell, turn)
-        for index, (number, values, at_us) in enumerate(records):
+        for index, (number, values, at_us, _) in enumerate(records):
             given = self._operator.subscriptions[number]
             record = self._types[number](values[: len(given.fields)])
             received = BoltTuple(given.component, given.stream, record, at_us)

@@ -17,8 +17,8 @@ from lockstep.plan.newest import keeps_positions
 from lockstep.plan.stages import Stage
 from lockstep.plan.steps import Source, Step, event_times_before, upstream
 
-FORMAT = 2
-"""2: a step with state is once in each branch; it was once for each sink."""
+FORMAT = 3
+"""2: a step with state is once in each branch; it was once for each sink. 3: records that are kept have positions."""
 _NO_STATE = ("inputs", "columns", "results")
 """What a step's plain data tells about its results; state does not depend on it."""
 

@@ -15,7 +15,7 @@ from lockstep.plan.expression import Column, Expression
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.schema import Field, Schema, check_names
 from lockstep.plan.steps import Named
-from lockstep.plan.updates import Updates, aggregation_of, rolling_updates, updates_of
+from lockstep.plan.updates import Added, Updates, aggregation_of, rolling_updates, updates_of
 from lockstep.plan.windowed import check_two_arguments
 
 
@@ -228,5 +228,5 @@ def _(step: _Rolling) -> Updates | None:
 
 
 @aggregation_of.register
-def _(step: RollingAggregate) -> tuple[Named, Named]:
-    return step.keys[0] or (), step.aggregates
+def _(step: RollingAggregate) -> Added:
+    return Added(step.keys[0] or (), step.aggregates)

@@ -30,6 +30,7 @@ from lockstep.plan.steps import (
     Step,
     Union,
     WithColumns,
+    event_times_before,
     upstream,
 )
 
@@ -79,9 +80,19 @@ def updates_of(step: Step) -> Updates | None:  # noqa: ARG001
     return None
 
 
+@dataclass(frozen=True)
+class Added:
+    """How a step adds records up."""
+
+    keys: Named
+    aggregates: Named
+    in_windows: bool = False
+    """Whether an event time (or a count of records) decides too what is added to what."""
+
+
 @singledispatch
-def aggregation_of(step: Step) -> tuple[Named, Named] | None:  # noqa: ARG001
-    """The keys and the aggregates of a step that adds records up; None if it does not."""
+def aggregation_of(step: Step) -> Added | None:  # noqa: ARG001
+    """How a step adds records up; None if it does not."""
     return None
 
 
@@ -105,8 +116,8 @@ def _aggregate(step: Aggregate) -> Updates | None:
 
 
 @aggregation_of.register
-def _(step: Aggregate) -> tuple[Named, Named]:
-    return step.keys, step.aggregates
+def _(step: Aggregate) -> Added:
+    return Added(step.keys, step.aggregates, in_windows=step.window is not None)
 
 
 @updates_of.register(EventTime)
@@ -171,18 +182,25 @@ def check_updates(steps: Iterable[Step]) -> None:
             raise _kept_too_long(step, found[0], found[0].hidden_by)
 
 
-def _is_right(added: tuple[Named, Named], before: Step, found: Updates) -> bool:
+def _is_right(added: Added, before: Step, found: Updates) -> bool:
     """Whether an aggregation of updates is that of the newest of them: if old ones add nothing that new ones do not."""
-    keys, aggregates = added
-    if found.hidden_by is not None or not all(_reads(value, before) <= found.key for _, value in keys):
+    if found.hidden_by is not None or not all(_reads(value, before) <= found.key for _, value in added.keys):
         return False
-    for _, value in aggregates:
+    if added.in_windows and not _stays_in_window(before, found):
+        return False
+    for _, value in added.aggregates:
         function, read = function_of(value), _reads(value, before)
         of_keys = function in _IDEMPOTENT and read <= found.key
         highest = (function == "max" and read <= found.rising) or (function == "min" and read <= found.falling)
         if not (read and (of_keys or highest)):
             return False
     return True
+
+
+def _stays_in_window(before: Step, found: Updates) -> bool:
+    """Whether a row falls into the window of those that it replaces: its event time is made of their key."""
+    declared = [time for time in event_times_before(before) if found.by in upstream(time)]
+    return all((made := updates_of(time)) is not None and _reads(time.time, time) <= made.key for time in declared)
 
 
 def function_of(value: Expression) -> str:

@@ -17,7 +17,7 @@ from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.schema import Schema, check_names
 from lockstep.plan.steps import WINDOW_COLUMNS, Named, event_times_before
 from lockstep.plan.triggers import AT_WATERMARK, EACH_EPOCH, Trigger, trigger_json
-from lockstep.plan.updates import Updates, aggregation_of, rolling_updates, updates_of
+from lockstep.plan.updates import Added, Updates, aggregation_of, rolling_updates, updates_of
 from lockstep.plan.windows import Count, Custom, GlobalWindow, Window, window_json, window_time
 
 LATE = "late"
@@ -297,5 +297,7 @@ def _(step: WindowStep) -> Updates | None:
 
 
 @aggregation_of.register
-def _(step: WindowStep) -> tuple[Named, Named] | None:
-    return (step.keys[0] or (), step.computation.aggregates) if isinstance(step.computation, Aggregation) else None
+def _(step: WindowStep) -> Added | None:
+    if not isinstance(step.computation, Aggregation):
+        return None
+    return Added(step.keys[0] or (), step.computation.aggregates, in_windows=True)

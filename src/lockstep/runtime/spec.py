@@ -53,7 +53,8 @@ class ReplicaSpec:
     @property
     def place(self) -> Place:
         """Where connectors work."""
-        return Place(Path(self.project), Path(self.store), self.job)
+        kept = self.parsed_settings().run.behind_epochs_max
+        return Place(Path(self.project), Path(self.store), self.job, kept)
 
     @property
     def folder(self) -> Path:

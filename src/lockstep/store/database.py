@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.clock import Clock
 from lockstep.errors import StoreError
 from lockstep.store.patience import PATIENCE_S, patience_s
 from lockstep.store.pool import Pool
@@ -272,3 +273,11 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
                 raise
             time.sleep(0.005)
+
+
+class Part:
+    """One protocol's worth of tables in a job's database, and the clock."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from lockstep.store.part import Part
+from lockstep.store.database import Part
 
 FACTS_TABLES = ("CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",)
 

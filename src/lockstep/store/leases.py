@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from lockstep.clock import US_PER_S
-from lockstep.store.part import Part
+from lockstep.store.database import Part
 
 LEASES_TABLES = (
     "CREATE TABLE leases (name TEXT PRIMARY KEY, holder TEXT NOT NULL, expires_us INTEGER NOT NULL) WITHOUT ROWID",

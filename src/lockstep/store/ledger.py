@@ -12,7 +12,7 @@ from typing import Any
 from lockstep.errors import StoreError
 from lockstep.faults.windows import Window, reached
 from lockstep.observe.promises import completeness
-from lockstep.store.part import Part
+from lockstep.store.database import Part
 from lockstep.store.protocols import Entry, Holder, Item
 from lockstep.store.replicas import holder_is_live
 

@@ -9,7 +9,7 @@ from dataclasses import astuple, replace
 
 from lockstep.credentials import without_secrets
 from lockstep.observe.histogram import Histogram
-from lockstep.store.part import Part
+from lockstep.store.database import Part
 from lockstep.store.protocols import Digest, Divergence, Published
 
 PUBLISHED_MAX = 100_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from lockstep.store.part import Part
+from lockstep.store.database import Part
 from lockstep.store.protocols import Holder, Progress
 
 REPLICAS_TABLES = (

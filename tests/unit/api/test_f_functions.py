@@ -43,7 +43,7 @@ def test_col_lit_and_expr_build_their_own_nodes() -> None:
         (lambda: F.when("a > 1", 2), "LS0222", "F.expr"),  # type: ignore[arg-type]
     ],
 )
-def test_slips_are_answered_with_what_to_write(use: Callable[[], object], code: str, hint: str) -> None:
+def test_mistakes_are_answered_with_what_to_write(use: Callable[[], object], code: str, hint: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         use()
     assert caught.value.code == code

@@ -175,7 +175,7 @@ def test_leftover_streams_are_listed() -> None:
     assert job.graph().unused == ("forgotten",)
 
 
-def slips(stream: Any) -> list[tuple[str, str, Callable[[], object]]]:
+def mistakes(stream: Any) -> list[tuple[str, str, Callable[[], object]]]:
     keyed = stream.key_by("user")
     return [
         ("LS0133", ".agg(", lambda: keyed.to(Out("x"))),
@@ -204,9 +204,9 @@ def slips(stream: Any) -> list[tuple[str, str, Callable[[], object]]]:
     ]
 
 
-@pytest.mark.parametrize("number", range(len(slips(logins()))))
-def test_common_slips_are_answered_with_what_to_write(number: int) -> None:
-    code, hint, make = slips(logins())[number]
+@pytest.mark.parametrize("number", range(len(mistakes(logins()))))
+def test_common_mistakes_are_answered_with_what_to_write(number: int) -> None:
+    code, hint, make = mistakes(logins())[number]
     assert hint in refused_with(code, make).hint
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from lockstep.bench.events import Sent, batch, expected_windows, json_lines, read_sent, waits_ms
 from lockstep.bench.feeder import feed
-from lockstep.bench.gaps import Sighting
-from lockstep.bench.observer import epoch_file, observe, read_sightings
+from lockstep.bench.gaps import SeenEpoch
+from lockstep.bench.observer import epoch_file, observe, read_seen_epochs
 from lockstep.bench.sales import CLOSING_KEY, Sales, differing, expected, in_order, lines, write_sales
 from lockstep.bench.stopping import Stop
 from lockstep.bench.throughput import Step, rate
@@ -86,7 +86,7 @@ def test_a_feeders_log_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_an_observer_notes_epochs_in_order_and_none_beyond_a_gap(tmp_path: Path) -> None:
-    seen: list[Sighting] = []
+    seen: list[SeenEpoch] = []
     stop = Stop()
     thread = threading.Thread(target=observe, args=(tmp_path, ".json", seen.append, stop))
     thread.start()
@@ -102,8 +102,8 @@ def test_an_observer_notes_epochs_in_order_and_none_beyond_a_gap(tmp_path: Path)
 def test_a_line_that_is_still_being_written_is_left_for_later(tmp_path: Path) -> None:
     log = tmp_path / "seen.log"
     log.write_text("0 100\n1 200\n2 3")
-    assert read_sightings(log) == [(0, 100), (1, 200)]
-    assert read_sightings(tmp_path / "missing") == []
+    assert read_seen_epochs(log) == [(0, 100), (1, 200)]
+    assert read_seen_epochs(tmp_path / "missing") == []
 
 
 def test_expected_sales_are_those_that_a_plain_loop_counts(tmp_path: Path) -> None:

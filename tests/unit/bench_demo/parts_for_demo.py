@@ -6,21 +6,21 @@ from lockstep.bench.demo.checking import Comparison
 from lockstep.bench.demo.feeding import Fed
 from lockstep.bench.demo.part import Alive, Part
 from lockstep.bench.demo.running import Kill
-from lockstep.bench.demo.watching import Sighting
+from lockstep.bench.demo.watching import SeenEpoch
 from lockstep.clock import US_PER_S
 
 
-def sightings(seen_s: list[float], latency_s: float = 0.2) -> list[Sighting]:
+def seen_epochs(seen_s: list[float], latency_s: float = 0.2) -> list[SeenEpoch]:
     """Epochs that became visible at these times, each with a record that had waited for so long."""
     return [
-        Sighting(number, int(at_s * US_PER_S), int((at_s - latency_s) * US_PER_S), rows=1, by="r0.1")
+        SeenEpoch(number, int(at_s * US_PER_S), int((at_s - latency_s) * US_PER_S), rows=1, by="r0.1")
         for number, at_s in enumerate(seen_s)
     ]
 
 
 def part(
     replicas: int = 2,
-    seen: list[Sighting] | None = None,
+    seen: list[SeenEpoch] | None = None,
     comparison: Comparison | None = None,
     epochs_compared: int = 90,
     digests_different: int = 0,
@@ -33,7 +33,7 @@ def part(
     fed = Fed(seed=1, start_us=0, blocks=2000, behind_s_max=0.01)
     return Part(
         replicas=replicas,
-        sightings=tuple(seen if seen is not None else sightings([float(second) for second in range(1, 100)])),
+        seen_epochs=tuple(seen if seen is not None else seen_epochs([float(second) for second in range(1, 100)])),
         kills=tuple(kills),
         back_s=(15.0, None)[: len(kills)],
         alive=tuple(Alive(f"r{number}", 0) for number in range(replicas)),

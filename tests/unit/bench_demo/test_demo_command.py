@@ -11,8 +11,8 @@ import pytest
 import lockstep.bench.demo.report as report
 from lockstep.bench.demo import command
 from lockstep.bench.demo.checking import Comparison
-from lockstep.bench.demo.narrating import Narrator
-from lockstep.bench.demo.story import Story, chapter
+from lockstep.bench.demo.progress import Progress
+from lockstep.bench.demo.results import Results, measured
 from lockstep.errors import RunError
 from tests.unit.bench_demo.parts_for_demo import part
 
@@ -26,8 +26,8 @@ def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def _play(monkeypatch: pytest.MonkeyPatch, comparison: Comparison | None = None) -> None:
-    def played(_folder: Path, narrator: Narrator) -> Story:
-        return Story((chapter(part(1)), chapter(part(2, comparison=comparison))), narrator.elapsed_s)
+    def played(_folder: Path, progress: Progress) -> Results:
+        return Results((measured(part(1)), measured(part(2, comparison=comparison))), progress.elapsed_s)
 
     monkeypatch.setattr(command, "_played", played)
 
@@ -55,7 +55,7 @@ def test_a_broken_promise_ends_with_one_and_keeps_the_evidence(
 
 
 def test_ctrl_c_ends_with_130_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def interrupted(_folder: Path, _narrator: Narrator) -> Story:
+    def interrupted(_folder: Path, _narrator: Progress) -> Results:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "_played", interrupted)

@@ -16,10 +16,10 @@ from rich.console import Console
 import lockstep.bench.demo.report as report
 from lockstep.api.loading import load_job
 from lockstep.bench.demo.checking import Comparison
-from lockstep.bench.demo.narrating import Narrator
 from lockstep.bench.demo.picture import draw
+from lockstep.bench.demo.progress import Progress
+from lockstep.bench.demo.results import Results, measured
 from lockstep.bench.demo.running import JOB_FILE
-from lockstep.bench.demo.story import Story, chapter
 from lockstep.bench.demo.summary import show_summary
 from lockstep.store.arrow import arrow_schema, batch_from_json_lines
 from tests.unit.bench_demo.parts_for_demo import part
@@ -28,18 +28,18 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def story() -> Story:
-    return Story((chapter(part(1)), chapter(part(2))), took_s=140.0)
+def results() -> Results:
+    return Results((measured(part(1)), measured(part(2))), took_s=140.0)
 
 
 @pytest.fixture
-def broken() -> Story:
-    return Story((chapter(part(1)), chapter(part(2, comparison=Comparison(500, 500, wrong=("<alert>",))))), 140.0)
+def broken() -> Results:
+    return Results((measured(part(1)), measured(part(2, comparison=Comparison(500, 500, wrong=("<alert>",))))), 140.0)
 
 
-def test_the_report_is_one_file_that_loads_nothing(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_is_one_file_that_loads_nothing(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "machine_text", lambda: "2 cores")
-    page = report.report_html(story)
+    page = report.report_html(results)
     fetched = [(tag, value) for tag, name, value in _attributes(page) if name in ("src", "data", "action")]
     links = [value for _, name, value in _attributes(page) if name.endswith("href") and not value.startswith("#")]
     assert (fetched, links, "@import" in page, re.findall(r"url\((?!#)", page)) == ([], [], False, [])
@@ -48,7 +48,7 @@ def test_the_report_is_one_file_that_loads_nothing(story: Story, monkeypatch: py
     assert "2 cores" in page
 
 
-def test_the_report_says_what_is_wrong_as_text(broken: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_says_what_is_wrong_as_text(broken: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "machine_text", lambda: "")
     page = report.report_html(broken)
     assert "Not as promised" in page
@@ -56,15 +56,15 @@ def test_the_report_says_what_is_wrong_as_text(broken: Story, monkeypatch: pytes
     assert "<alert>" not in page
 
 
-def test_the_picture_is_small_enough_for_a_readme(story: Story) -> None:
-    picture = draw(story)
+def test_the_picture_is_small_enough_for_a_readme(results: Results) -> None:
+    picture = draw(results)
     ElementTree.fromstring(picture)
     assert picture.count("kill -9") >= 2
     assert len(picture) < 150_000
 
 
-def test_the_summary_has_both_curves_the_table_and_the_verdict(story: Story, broken: Story) -> None:
-    good, bad = _shown(story), _shown(broken)
+def test_the_summary_has_both_curves_the_table_and_the_verdict(results: Results, broken: Results) -> None:
+    good, bad = _shown(results), _shown(broken)
     assert good.count("kill -9") == 2
     assert "alerts lost" in good
     assert "As promised: 1,000 alerts" in good
@@ -75,10 +75,10 @@ def test_the_summary_has_both_curves_the_table_and_the_verdict(story: Story, bro
 
 def test_without_a_terminal_progress_is_plain_lines() -> None:
     file = io.StringIO()
-    with Narrator(Console(file=file, highlight=False)) as narrator:
-        narrator.title("Part 1")
-        narrator.show("not yet: the last line is younger than the interval")
-        narrator.say("kill -9 r0", "bold red")
+    with Progress(Console(file=file, highlight=False)) as progress:
+        progress.title("Part 1")
+        progress.show("not yet: the last line is younger than the interval")
+        progress.say("kill -9 r0", "bold red")
     assert [line[10:] for line in file.getvalue().splitlines()] == ["", "Part 1", "kill -9 r0"]
     assert "\x1b" not in file.getvalue()
 
@@ -109,7 +109,7 @@ def _attributes(page: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def _shown(story: Story) -> str:
+def _shown(results: Results) -> str:
     file = io.StringIO()
-    show_summary(story, Console(file=file, width=80, highlight=False))
+    show_summary(results, Console(file=file, width=80, highlight=False))
     return file.getvalue()

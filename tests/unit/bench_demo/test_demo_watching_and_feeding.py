@@ -78,10 +78,10 @@ def test_the_reader_sees_each_epoch_once_in_order_with_the_age_of_its_oldest_rec
         oldest_us = None if epoch == 1 else 1_000_000
         wanted = Publication(epoch, f"d{epoch}", epoch, str(holder), "v", ingested_oldest_us=oldest_us)
         side.publish(wanted, Output(schema, table), holder)
-    _until(lambda: len(watcher.sightings()) == 3)
+    _until(lambda: len(watcher.seen_epochs()) == 3)
     watcher.stop()
     side.close()
-    seen = watcher.sightings()
+    seen = watcher.seen_epochs()
     assert [(one.epoch, one.rows, one.by) for one in seen] == [(0, 0, "r0.1"), (1, 1, "r0.1"), (2, 2, "r0.1")]
     assert [one.age_us for one in seen] == [seen[0].seen_us - 1_000_000, None, seen[2].seen_us - 1_000_000]
 
@@ -93,7 +93,7 @@ def test_a_reader_that_fails_says_so_to_whoever_asks(tmp_path: Path) -> None:
     watcher.start()
     _until(lambda: watcher.failure is not None)
     with pytest.raises(Exception, match=r"sink\.json"):
-        watcher.sightings()
+        watcher.seen_epochs()
     watcher.stop()
 
 

@@ -36,7 +36,7 @@ class SmallEngine:
         return None if workload.name == "chain_1" else "only chains"
 
     def launch(self, workload: Workload, folder: Path, options: Options) -> Launch:
-        keep = (sys.executable, "-m", "benchmarks.engines.keep", PID_FILE)
+        keep = (sys.executable, "-m", "benchmarks.engines.keep_running", PID_FILE)
         return Launch((*keep, sys.executable, __file__, "careful" if self.careful else "forgetful"))
 
     def ready(self, folder: Path) -> bool:

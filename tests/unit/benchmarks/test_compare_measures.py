@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The eye is a process of its own and has to find the small engine."""
+    """The observer is a process of its own and has to find the small engine."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 

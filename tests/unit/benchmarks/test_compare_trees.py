@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import psutil
 
-from benchmarks.compare.trees import Seen, TreeMeter, total_cpu_s
+from benchmarks.compare.process_trees import Seen, TreeMeter, total_cpu_s
 
 _BURN = "import time; end = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
 _PARENT = """

@@ -17,7 +17,7 @@ from benchmarks.engines.catalogue import ENGINES, engine, workload, workloads
 from benchmarks.engines.contract import Options
 from benchmarks.engines.feeder import LOADING_S, RAMP_S, feed
 from benchmarks.engines.input import make_folders, read_input, write_all
-from benchmarks.engines.keep import keep
+from benchmarks.engines.keep_running import keep
 from benchmarks.engines.readers import GrowingFiles, WholeFiles
 from benchmarks.errors import BenchmarkError
 from lockstep.bench.stopping import Stop

@@ -1,10 +1,10 @@
-"""Results compared, and waits told from sightings."""
+"""Results compared, and waits told from seen_rows."""
 
 from __future__ import annotations
 
 from benchmarks.engines.catalogue import workload
 from benchmarks.engines.checking import compare
-from benchmarks.engines.contract import CLOSING_MS, Row, Sighting
+from benchmarks.engines.contract import CLOSING_MS, Row, SeenRow
 
 
 def _window(key: str, start: int, events: int = 1, total: int = 5) -> Row:
@@ -56,7 +56,7 @@ def test_no_expected_result_at_all_proves_nothing() -> None:
 def test_a_record_waits_until_a_row_of_its_key_covers_it() -> None:
     one = workload("word_count")
     lines = [{"seq": seq, "sent_us": seq * 1000, "text": "a"} for seq in range(3)]
-    seen = [Sighting(5000, {"word": "a", "count": 2, "seq": 1}), Sighting(9000, {"word": "a", "count": 3, "seq": 2})]
+    seen = [SeenRow(5000, {"word": "a", "count": 2, "seq": 1}), SeenRow(9000, {"word": "a", "count": 3, "seq": 2})]
     waits = one.visible({"lines": lines}).waits_ms(seen)
     assert [wait.wait_ms for wait in waits] == [5.0, 4.0, 7.0]
 
@@ -65,7 +65,7 @@ def test_a_row_per_record_gives_a_wait_once() -> None:
     one = workload("chain_1")
     records = {"events": one.records("events", 0, 2, 1000)}
     row = {"seq": 1, "value": 0, "hops": 1}
-    waits = one.visible(records).waits_ms([Sighting(4000, row), Sighting(8000, row)])
+    waits = one.visible(records).waits_ms([SeenRow(4000, row), SeenRow(8000, row)])
     assert [wait.wait_ms for wait in waits] == [3.0]
 
 
@@ -76,7 +76,7 @@ def _events(*times_ms: int) -> list[Row]:
 def test_a_window_waits_from_the_record_that_made_it_final() -> None:
     one = workload("tumbling_window")
     records = {"events": [*_events(1200, 2400, 2600, 9000), *one.closing("events", 4, 99_000_000)]}
-    rows = [Sighting(2_700_000, _window("a", 1000)), Sighting(9_900_000, _window("a", 9000))]
+    rows = [SeenRow(2_700_000, _window("a", 1000)), SeenRow(9_900_000, _window("a", 9000))]
     waits = one.visible(records).waits_ms(rows)
     # The window from 1000 to 2000 is final at 2500, which the record at 2600 shows; nothing shows it for the last.
     assert [(wait.sent_us, wait.wait_ms) for wait in waits] == [(2_600_000, 100.0)]
@@ -85,7 +85,7 @@ def test_a_window_waits_from_the_record_that_made_it_final() -> None:
 def test_a_window_over_two_inputs_waits_from_the_first_that_has_passed_it() -> None:
     one = workload("two_rates")
     records = {"fast": _events(1200, 2500, 4000), "slow": _events(1500, 3100)}
-    waits = one.visible(records).waits_ms([Sighting(3_200_000, _window("a", 1000))])
+    waits = one.visible(records).waits_ms([SeenRow(3_200_000, _window("a", 1000))])
     assert [(wait.source, wait.sent_us, wait.wait_ms) for wait in waits] == [("fast", 2_500_000, 700.0)]
 
 
@@ -95,5 +95,5 @@ def test_what_an_engine_waits_for_a_quiet_input_is_part_of_the_wait() -> None:
         "steady": _events(*range(0, 40_000, 500)),
         "moody": _events(*range(0, 10_000, 500), *range(25_000, 40_000, 500)),
     }
-    waits = one.visible(records).waits_ms([Sighting(25_600_000, _window("a", 12_000))])
+    waits = one.visible(records).waits_ms([SeenRow(25_600_000, _window("a", 12_000))])
     assert [(wait.source, wait.wait_ms) for wait in waits] == [("steady", 12_100.0)]

@@ -20,13 +20,13 @@ from lockstep.chaos.runner import Doing
 from lockstep.chaos.subject import load_subject
 from lockstep.chaos.timeline import Line
 from lockstep.chaos.vocabulary import Deed
-from lockstep.chaos.watching import Sighting, Span
+from lockstep.chaos.watching import SeenEpoch, Span
 
 S = 1_000_000
 
 
-def seen(epoch: int, at_s: float, latency_s: float) -> Sighting:
-    return Sighting(epoch, round(at_s * S), round((at_s - latency_s) * S), 3, "r0.1")
+def seen(epoch: int, at_s: float, latency_s: float) -> SeenEpoch:
+    return SeenEpoch(epoch, round(at_s * S), round((at_s - latency_s) * S), 3, "r0.1")
 
 
 def outcome_of(tmp_path: Path) -> Outcome:
@@ -52,7 +52,7 @@ def outcome_of(tmp_path: Path) -> Outcome:
         end_us=19 * S,
         doings=[killed, left_out],
         lines=[Line(0.0, "action", "1. kill-jvm: kill -9 of r1's <JVM>")],
-        sightings=steps,
+        seen_epochs=steps,
         spans=[Span("r0", 0, 19 * S), Span("r1", 0, 10 * S), Span("r1", 15 * S, 19 * S)],
         verdicts=[Verdict("output", "all rows")],
         comparisons=[],
@@ -90,7 +90,7 @@ def test_a_failed_check_is_the_first_thing_that_is_read(tmp_path: Path) -> None:
 
 
 def test_a_run_in_which_nothing_was_seen_can_still_be_drawn(tmp_path: Path) -> None:
-    outcome = replace(outcome_of(tmp_path), sightings=[], doings=[], spans=[], usual=steady([], 0, 1))
+    outcome = replace(outcome_of(tmp_path), seen_epochs=[], doings=[], spans=[], usual=steady([], 0, 1))
     ElementTree.fromstring(draw(outcome))
 
 

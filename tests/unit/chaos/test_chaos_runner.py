@@ -32,7 +32,7 @@ class FakeFeeding:
 
 
 class NobodyReads:
-    def sightings(self) -> list[Any]:
+    def seen_epochs(self) -> list[Any]:
         return []
 
 
@@ -221,7 +221,7 @@ def test_a_job_ends_when_the_chaos_around_it_is_killed(tmp_path: Path) -> None:
     job = f"import os, pathlib, time; pathlib.Path({str(said)!r}).write_text(str(os.getpid())); time.sleep(60)"
     chaos = (
         "import os, subprocess, sys;"
-        f"subprocess.run([sys.executable, '-m', 'lockstep.chaos.bound', str(os.getpid()), '-c', {job!r}])"
+        f"subprocess.run([sys.executable, '-m', 'lockstep.chaos.ends_with_parent', str(os.getpid()), '-c', {job!r}])"
     )
     killed = subprocess.Popen([sys.executable, "-c", chaos])
     deadline_s = time.monotonic() + 30

@@ -18,7 +18,7 @@ from lockstep.chaos.checking import Evidence, Verdict, check_output, check_promi
 from lockstep.chaos.runner import Runner
 from lockstep.chaos.subject import Subject, load_subject
 from lockstep.chaos.timeline import Timeline
-from lockstep.chaos.watching import Reader, Sighting
+from lockstep.chaos.watching import Reader, SeenEpoch
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide
 from lockstep.connect.registry import sink_side
 from lockstep.connect.sinks.compaction import compact
@@ -91,7 +91,7 @@ def evidence(subject: Subject, whole: Path, tmp_path: Path) -> Iterator[Evidence
     project = tmp_path / "project"
     shutil.copytree(whole, project)
     store = open_store(project / ".lockstep", "held")
-    seen = [Sighting(epoch, epoch, None, 2, "r0.1", f"digest-{epoch}") for epoch in range(EPOCHS)]
+    seen = [SeenEpoch(epoch, epoch, None, 2, "r0.1", f"digest-{epoch}") for epoch in range(EPOCHS)]
     runner = Runner(cast("Any", None), Timeline(lambda _: None), cast("Any", None), 2)
     yield Evidence(subject, project, store, runner, seen, {}, {}, EPOCHS - 1)
     store.close()
@@ -229,8 +229,8 @@ def test_a_reader_sees_an_epoch_that_appears_before_the_one_before_it(subject: S
     for there in ({0}, {0, 1}, {0, 1, 3}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}):
         side.there = there
         reader._look(cast("SinkSide", side))
-    assert [one.epoch for one in reader.sightings()] == [0, 1, 3, 4]
-    assert order([one.epoch for one in reader.sightings()]) == ["order: epoch 3 was published after 1"]
+    assert [one.epoch for one in reader.seen_epochs()] == [0, 1, 3, 4]
+    assert order([one.epoch for one in reader.seen_epochs()]) == ["order: epoch 3 was published after 1"]
 
 
 def computed_again(subject: Subject, project: Path, folder: Path, last: int, note: Callable[[str], None]) -> None:
@@ -317,7 +317,7 @@ def test_the_second_computation_ends_with_chaos_and_goes_no_further_than_it_is_t
     folder = evidence.project.parent / "again"
     recomputing.recompute(evidence.subject, evidence.project, folder, 2, lambda _: None)
     (arguments,) = started
-    assert arguments[:3] == ["-m", "lockstep.chaos.bound", str(os.getpid())]
+    assert arguments[:3] == ["-m", "lockstep.chaos.ends_with_parent", str(os.getpid())]
     assert arguments[arguments.index("--until-epoch") + 1] == "2"
     fresh = open_store(folder / ".lockstep", "held")
     assert [entry.epoch for entry in fresh.entries(0, 99)] == [0, 1, 2]

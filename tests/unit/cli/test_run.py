@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.cli.live_lines import JsonLines, PlainLines
+from lockstep.cli.plain_lines import JsonLines, PlainLines
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
 from lockstep.control import spares, supervisor

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from lockstep.config import RunSettings
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide, StagedFile
 from lockstep.connect.registry import sink_side
 from lockstep.connect.sinks.at_most_once import AtMostOnceSide
@@ -130,15 +132,36 @@ def test_a_replica_that_stood_still_between_looking_and_noting_writes_nothing(pl
     fast.close()
 
 
+@pytest.mark.parametrize("lead", [50, 120])
+def test_a_replica_that_lags_by_the_whole_lead_writes_nothing_twice_and_is_compared(place: Place, lead: int) -> None:
+    assert place.publications_kept == RunSettings().behind_epochs_max, "unless the settings say otherwise"
+    settings = RunSettings(lead_epochs_max=lead)
+    led = replace(place, publications_kept=settings.behind_epochs_max)
+    fast, slow = _lines(led), _lines(led)
+    newest = settings.behind_epochs_max - 1
+    publish(slow, 0, OTHER, count=1)
+    for epoch in range(newest + 1):
+        publish(fast, epoch, count=1)
+    assert slow.publish(replace(wanted(0), digest="other"), Output(SCHEMA), HOLDER).digest == "digest-0"
+    for epoch in range(1, newest + 1):
+        different = replace(wanted(epoch, OTHER), digest="other")
+        assert slow.publish(different, Output(SCHEMA), OTHER).digest == f"digest-{epoch}"
+    assert _written(place) == list(range(newest + 1))
+    assert publish(slow, newest + 1, OTHER, count=1).by == "r1.7"
+    fast.close()
+    slow.close()
+
+
 def test_who_comes_second_removes_its_staged_files_and_old_epochs_agree(place: Place, tmp_path: Path) -> None:
-    side = _lines(place)
-    for epoch in range(40):
+    side = _lines(replace(place, publications_kept=5))
+    for epoch in range(10):
         publish(side, epoch, count=1)
     staged = tmp_path / "staged.arrow"
     staged.write_bytes(b"rows")
-    old = side.publish(wanted(0, OTHER), Output(SCHEMA, files=(StagedFile(str(staged), 3, 4),)), OTHER)
-    assert (old.digest, staged.exists()) == ("digest-0", False)
-    assert _written(place) == list(range(40))
+    late = replace(wanted(0, OTHER), digest="other")
+    old = side.publish(late, Output(SCHEMA, files=(StagedFile(str(staged), 3, 4),)), OTHER)
+    assert (old.digest, old.version, staged.exists()) == ("other", late.version, False)
+    assert _written(place) == list(range(10)), "it is known to be taken, however long ago that was"
     side.close()
 
 

@@ -276,7 +276,7 @@ def test_the_console_looks_again_once_it_has_the_lease(place: Place, capsys: pyt
     for each in (side, other):
         each.open(SCHEMA)
     assert isinstance(side, ConsoleSinkSide)
-    store = side._store.get()
+    store = side._printed.store
     real = store.acquire
 
     def overtaken(name: str, holder: str, ttl_s: float) -> bool:

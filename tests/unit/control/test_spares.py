@@ -80,7 +80,7 @@ class Pretended:
     last_words = "out of memory"
 
     def __init__(self, spec: ReplicaSpec, *more: Any, gently: bool | None = None) -> None:
-        self.spec, self.gently, self.gentle = spec, gently, False
+        self.spec, self.gently, self.share, self.used_s = spec, gently, "idle", 0.0
         self.shape: Shape | None = more[0] if more else None
         self.pid, self.is_ready, self.killed, self.listens = len(self.made) + 1, False, False, True
         self.code: int | None = None
@@ -89,6 +89,12 @@ class Pretended:
 
     def exit_code(self) -> int | None:
         return self.code
+
+    def cpu_s(self) -> float:
+        return self.used_s
+
+    def set_share(self, share: str) -> None:
+        self.share = share
 
     def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
         self.became, self.gently = spec, gently
@@ -178,5 +184,24 @@ def test_a_spare_serves_only_replicas_with_the_same_spark_settings(
     bench = Bench(tmp_path, monkeypatch, {"replica": own})
     bench.pass_time(CALM_S + 2)
     assert bench.spares[0].spec.replica == "r0"
+    bench.spares[0].is_ready = True
     assert bench.start("r1") is bench.cold[0]
     assert bench.start("r0") is bench.spares[0]
+
+
+def test_a_spare_that_boots_gives_way_to_a_replica_that_has_to_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, {"replica": {"r1": {"spark": {"master": "local[4]"}}}})
+    bench.pass_time(CALM_S + 2)
+    assert bench.start("r1") is bench.cold[0]
+    assert bench.spares[0].killed, "two boots at once would be felt"
+
+
+def test_a_replica_on_its_way_that_finds_no_idle_time_gets_a_gentle_share(bench: Bench) -> None:
+    lucky, starved = bench.start("r0"), bench.start("r1")
+    for _ in range(10):
+        lucky.used_s += 0.8
+        starved.used_s += 0.1
+        bench.pass_time(1, state="starting")
+    assert (lucky.share, starved.share) == ("idle", "gentle")

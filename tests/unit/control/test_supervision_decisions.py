@@ -43,6 +43,16 @@ def test_all_replicas_are_started_in_the_beginning() -> None:
     assert _decided(_ended("r0", None), _ended("r1", None)) == [Start("r0", "auto"), Start("r1", "auto")]
 
 
+def test_beside_one_that_publishes_one_replica_boots_at_a_time() -> None:
+    dead = [_ended("r1", -9), _ended("r2", -9)]
+    assert _decided(_running("r0"), *dead) == [Start("r1", "auto")]
+    for state in ("starting", "seeding"):
+        booting = replace(_running("r1", -1, state=state), started_us=NOW_US)
+        assert _decided(_running("r0"), booting, dead[1]) == [], state
+    assert _decided(_running("r0"), _running("r1", HEAD - 9, state="catching-up"), dead[1]) == [Start("r2", "auto")]
+    assert _decided(*dead) == [Start("r1", "auto"), Start("r2", "auto")], "there is nobody to be disturbed"
+
+
 def test_healthy_replicas_are_left_alone() -> None:
     assert _decided(_running("r0"), _running("r1", HEAD - 3)) == []
 

@@ -133,7 +133,7 @@ def test_nothing_is_kept_of_a_window_that_is_closed() -> None:
     made, cell, turn = operator(10, 10), Cell(), BucketTurn(0, 0, 1, 0)
     turn.begin(("a",), None)
     made.on_records(cell, [Arrival(0, ("a", 1), 5)], turn)
-    assert cell.data == {0: ([(5, ("a", 1))], [])}
+    assert cell.data == {0: ([(5, ("a", 1), ())], [])}
     made.on_timer(cell, Timer("event", 10), turn)
     assert cell.data is None
 

@@ -71,6 +71,24 @@ def test_ordered_results_do_not_depend_on_how_epochs_were_cut(records: list[tupl
     assert outcomes[0] == outcomes[1] == sorted(expected)
 
 
+class Letters(ls.Process):
+    """Says what comes, in the order in which it comes."""
+
+    def on_record(self, record: Any, ctx: Any) -> None:
+        ctx.emit(said=record.said)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=20), st.integers(1, 7))
+def test_ordered_records_of_one_time_come_by_position_whatever_they_say(said: list[tuple[int, str]], size: int) -> None:
+    tester = ProcessTester(Letters(), "said string, at timestamp", time="at", schema="said string", ordered=True)
+    records = [{"said": letter, "at": DAY + timedelta(seconds=second)} for second, letter in said]
+    for start in range(0, len(records), size):
+        tester.send(*records[start : start + size])
+    emitted = tester.move_watermark(DAY + timedelta(seconds=10))
+    assert [row["said"] for row in emitted] == [letter for _, letter in sorted(said, key=lambda one: one[0])]
+
+
 class Everything(ls.Process):
     """All kinds of state, driven by commands."""
 

@@ -99,6 +99,21 @@ def test_what_depends_on_order_follows_the_times_of_the_records_not_their_coming
     assert next(iter(contents.results(contents.merge(kept, _kept(contents, [(5, 99)])), PANE)))[2][1] == 99
 
 
+def test_records_of_one_time_are_in_the_order_of_their_positions_whatever_epoch_they_came_in() -> None:
+    names = ("first", "last", "collect_list")
+    columns = [accumulated(call(name, "value"), name, "") for name in names]
+    columns += [accumulated(call(name, "value", "key"), name, "") for name in ("max_by", "min_by")]
+    contents = AddedInOrder(Totals(columns, SCHEMA))
+    places = [("s", "0", 0), ("s", "0", 1), ("s", "0", 1, 0), ("s", "0", 1, 1), ("s", "1", 0), ("t", "0", 0)]
+    for seed in range(5):
+        numbers = list(range(len(places)))
+        random.Random(seed).shuffle(numbers)
+        kept = None
+        for number in numbers:
+            kept = contents.add(kept, Arrival(0, ("a", number, 7), 7, places[number]))
+        assert list(contents.results(kept, PANE)) == [(0, 5, list(range(6)), 0, 0)]
+
+
 def test_reduce_makes_one_record_of_many_and_merges_two() -> None:
     schema = pa.schema([("value", pa.int64()), ("at", pa.int64())])
     reducer = Reducer("best", lambda a, b: a if a.value >= b.value else b, SCHEMA)

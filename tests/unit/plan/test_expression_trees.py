@@ -101,7 +101,7 @@ def test_expressions_print_like_sql(expression: Expression, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slip", "spelling"),
+    ("mistake", "spelling"),
     [
         (lambda: a and b, "(a) & (b)"),  # type: ignore[unreachable]
         (lambda: a or b, "(a) | (b)"),  # type: ignore[unreachable]
@@ -116,10 +116,10 @@ def test_expressions_print_like_sql(expression: Expression, text: str) -> None:
     ],
 )
 def test_python_words_on_expressions_are_answered_with_the_right_spelling(
-    slip: Callable[[], object], spelling: str
+    mistake: Callable[[], object], spelling: str
 ) -> None:
     with pytest.raises(ExpressionError) as caught:
-        slip()
+        mistake()
     assert caught.value.code == "LS0201"
     assert spelling in caught.value.hint
 

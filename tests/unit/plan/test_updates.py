@@ -79,8 +79,23 @@ def test_a_keyed_sink_does_not_keep_what_no_longer_passes(query: str, code: str)
     assert _refusal(_sql(query), ls.files("out")) == ""
 
 
-def _by_user(events: Any) -> Any:
-    return events.key_by("user")
+def test_a_row_does_not_leave_the_window_of_the_one_it_replaces() -> None:
+    def windows(of: str) -> Made:
+        return lambda _, events: (
+            _by_user(events.with_columns(day=F.date_trunc("day", "at")), "day")
+            .agg(last=F.max("at"))
+            .event_time(of)
+            .window(ls.tumbling("1 hour"))
+            .agg(newest=F.max("last"))
+        )
+
+    # The latest time of a user moves on from hour to hour, and its older values stay in theirs.
+    assert _refusal(windows("last"), ls.files("out")) == "LS0126"
+    assert _refusal(windows("day"), ls.files("out")) == ""
+
+
+def _by_user(events: Any, *more: str) -> Any:
+    return events.key_by("user", *more)
 
 
 def _tags(job: ls.Job) -> Any:

@@ -72,4 +72,4 @@ def test_the_description_names_epoch_sink_first_rows_and_the_python_steps() -> N
     assert 'epoch 7, sink "alerts"' in text and "9 row(s)" in text
     assert text.count("here:") == 3 and text.count("published:") == 1 and "enrich" in text
     assert "no step runs Python" in describe(7, "alerts", [], [("b", 2)], [])
-    assert "only the digests" in describe(7, "alerts", None, None, [])
+    assert "only digests were compared" in describe(7, "alerts", None, None, [])

@@ -66,6 +66,21 @@ def test_what_a_replica_published_before_it_died_is_noted_by_another_an_epoch_la
     store.close()
 
 
+def test_nobody_is_slowed_down_by_the_first_epochs_of_a_new_process(tmp_path: Any) -> None:
+    store, now_s = open_store(tmp_path, "job"), [0.0]
+    progress = StageProgress(
+        store, Holder("r0", 2), {1: 9}, RunSettings(), Asked(), lambda: None, elapsed_s=lambda: now_s[0]
+    )
+    told = []
+    for epoch in range(10, 12 + COLD_EPOCHS):
+        progress.begun(epoch)
+        now_s[0] += 3.0
+        progress.done(1, Entry(epoch, 50, {}), [])
+        told.append(progress.at.epoch_s)
+    assert told[:COLD_EPOCHS] == [0.0] * COLD_EPOCHS and min(told[COLD_EPOCHS:]) >= 3.0
+    store.close()
+
+
 def test_cold_epochs_do_not_lower_the_record_limit_and_warm_ones_do(tmp_path: Any) -> None:
     store, sealer, now = open_store(tmp_path, "job"), Asked(), [0.0]
     settings = RunSettings(records_per_epoch_start=1000)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from lockstep.api.sql.locations import QueryText
 from lockstep.api.sql.parse import Verbatim
-from lockstep.api.sql.places import QueryText
 from lockstep.api.sql.scope import Resolved, Scope, refused_here
 from lockstep.plan.determinism import is_aggregate, refuse, refused
 from lockstep.plan.expression import Column, Expression, Sql
@@ -30,7 +30,7 @@ def row_expression(node: exp.Expression, scope: Scope) -> Expression:
     >>> import lockstep as ls
     >>> from lockstep.api.sql.parse import parse
     >>> from lockstep.api.sql.scope import Named
-    >>> from lockstep.api.sql.places import QueryText
+    >>> from lockstep.api.sql.locations import QueryText
     >>> query = QueryText("select lower(User) from logins")
     >>> logins = ls.Job("doc").source("logins", ls.journal("logins", schema="user string"))
     >>> row_expression(parse(query).expressions[0], Scope(query, logins, (Named("logins", {"user": "user"}),)))

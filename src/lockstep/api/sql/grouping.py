@@ -22,8 +22,8 @@ from lockstep.api.sql.expressions import (
     row_expression,
     row_text,
 )
-from lockstep.api.sql.items import Item, free_name
 from lockstep.api.sql.scope import Resolved, Scope
+from lockstep.api.sql.select_list import Item, free_name
 from lockstep.api.sql.windows import window_of
 from lockstep.api.stream import Stream
 from lockstep.errors import ExpressionError

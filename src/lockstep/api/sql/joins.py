@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from lockstep.api.sql.conditions import On, on_of
 from lockstep.api.sql.expressions import row_expression
-from lockstep.api.sql.items import free_name
 from lockstep.api.sql.scope import Named, Scope
+from lockstep.api.sql.select_list import free_name
 from lockstep.api.stream import Stream
 from lockstep.errors import ExpressionError
 from lockstep.plan.expression import Column, Expression

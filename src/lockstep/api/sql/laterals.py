@@ -7,8 +7,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from lockstep.api.sql.expressions import check_parts, function_of, row_expression
-from lockstep.api.sql.items import free_name
 from lockstep.api.sql.scope import Named, Scope
+from lockstep.api.sql.select_list import free_name
 from lockstep.plan.expression import Column, Sql
 
 _HINT = "LATERAL VIEW [OUTER] explode(tags) t AS tag, or AS key, value for a map."

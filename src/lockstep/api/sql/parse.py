@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 
-from lockstep.api.sql.places import QueryText, Span
+from lockstep.api.sql.locations import QueryText, Span
 from lockstep.errors import ExpressionError
 
 _SYNTAX_OF_THEIR_OWN = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from lockstep.api.registry import Registry
+from lockstep.api.sql.locations import QueryText
 from lockstep.api.sql.parse import parse
-from lockstep.api.sql.places import QueryText
 from lockstep.api.sql.translate import Translator
 from lockstep.api.stream import Stream
 from lockstep.errors import ExpressionError, PlanError

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from lockstep.api.sql.places import QueryText
+from lockstep.api.sql.locations import QueryText
 
 
 class _Clause(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from lockstep.api.sql.places import QueryText
+from lockstep.api.sql.locations import QueryText
 from lockstep.api.stream import Stream
 from lockstep.errors import ExpressionError
 from lockstep.plan.determinism import refuse, refused

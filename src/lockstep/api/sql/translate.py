@@ -10,12 +10,12 @@ from sqlglot import exp
 
 from lockstep.api.sql.expressions import EPOCH_TIME, aggregates_in, check_parts, is_epoch_time, row_expression
 from lockstep.api.sql.grouping import Grouping
-from lockstep.api.sql.items import Item, free_name, items_of
 from lockstep.api.sql.joins import joined
 from lockstep.api.sql.laterals import exploded
-from lockstep.api.sql.places import QueryText
+from lockstep.api.sql.locations import QueryText
 from lockstep.api.sql.refusals import check_clauses
 from lockstep.api.sql.scope import Named, Scope, stream_named
+from lockstep.api.sql.select_list import Item, free_name, items_of
 from lockstep.api.stream import Stream
 from lockstep.plan.expression import Column, Expression, epoch_time
 from lockstep.plan.schema import did_you_mean

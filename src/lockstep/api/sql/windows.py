@@ -50,7 +50,7 @@ def interval_us(node: exp.Expression) -> int | None:
     """The length of ``INTERVAL 1 MINUTE``, of several added, or of ``'1 minute'``; None if it is none.
 
     >>> from lockstep.api.sql.parse import parse
-    >>> from lockstep.api.sql.places import QueryText
+    >>> from lockstep.api.sql.locations import QueryText
     >>> [interval_us(one) for one in parse(QueryText("select interval 1 minute 30 seconds, '10 ms', at")).expressions]
     [90000000, 10000, None]
     """

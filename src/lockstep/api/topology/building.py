@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lockstep.api.functions import F
 from lockstep.api.job import Job
 from lockstep.api.stream import Stream
-from lockstep.api.topology.declared import DeclaredBolt, Grouping
+from lockstep.api.topology.declarations import DeclaredBolt, Grouping
 from lockstep.api.topology.windows import WINDOW_TASK, WindowedBolt
 from lockstep.errors import PlanError
 from lockstep.keyed.programs import Program

@@ -9,7 +9,7 @@ from typing import Any
 from lockstep.api.arguments import python_schema, source_spec
 from lockstep.api.job import Job
 from lockstep.api.topology.building import Builder
-from lockstep.api.topology.declared import BoltDeclarer, DeclaredBolt
+from lockstep.api.topology.declarations import BoltDeclarer, DeclaredBolt
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
 from lockstep.keyed.bolts import Bolt

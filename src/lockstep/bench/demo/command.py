@@ -13,11 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from lockstep.bench.demo.narrating import Narrator
 from lockstep.bench.demo.part import play
 from lockstep.bench.demo.picture import draw
+from lockstep.bench.demo.progress import Progress
 from lockstep.bench.demo.report import report_html
-from lockstep.bench.demo.story import Story, chapter
+from lockstep.bench.demo.results import Results, measured
 from lockstep.bench.demo.summary import show_summary
 from lockstep.errors import RunError
 from lockstep.machine import find_java
@@ -35,35 +35,35 @@ def run_demo(report: Path, picture: Path | None = None, *, keep: bool = False, a
         _check_writable(file)
     folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-"))
     try:
-        with _stoppable(), Narrator() as narrator:
-            story = _played(folder, narrator)
-            keep = keep or bool(story.complaints)
-            report.write_text(report_html(story), encoding="utf-8")
+        with _stoppable(), Progress() as progress:
+            results = _played(folder, progress)
+            keep = keep or bool(results.complaints)
+            report.write_text(report_html(results), encoding="utf-8")
             if picture is not None:
-                picture.write_text(draw(story), encoding="utf-8")
+                picture.write_text(draw(results), encoding="utf-8")
     except KeyboardInterrupt:
         sys.stderr.write("stopped; no process is left behind\n")
         return EXIT_INTERRUPTED
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-    _say(story, report, folder if keep else None, as_json=as_json)
-    return EXIT_NOT_AS_PROMISED if story.complaints else EXIT_OK
+    _say(results, report, folder if keep else None, as_json=as_json)
+    return EXIT_NOT_AS_PROMISED if results.complaints else EXIT_OK
 
 
-def _played(folder: Path, narrator: Narrator) -> Story:
-    narrator.title("Part 1 of 2: one replica, and it is killed")
-    alone = play(folder / "one", 1, narrator)
-    narrator.title("Part 2 of 2: two replicas; one is killed, then the other")
-    together = play(folder / "two", 2, narrator)
-    return Story((chapter(alone), chapter(together)), narrator.elapsed_s)
+def _played(folder: Path, progress: Progress) -> Results:
+    progress.title("Part 1 of 2: one replica, and it is killed")
+    alone = play(folder / "one", 1, progress)
+    progress.title("Part 2 of 2: two replicas; one is killed, then the other")
+    together = play(folder / "two", 2, progress)
+    return Results((measured(alone), measured(together)), progress.elapsed_s)
 
 
-def _say(story: Story, report: Path, kept: Path | None, *, as_json: bool) -> None:
+def _say(results: Results, report: Path, kept: Path | None, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(story.to_json(), indent=2) + "\n")
+        sys.stdout.write(json.dumps(results.to_json(), indent=2) + "\n")
     else:
-        show_summary(story)
+        show_summary(results)
     sys.stderr.write(f"\nthe report with the picture: {report.resolve()}\n")
     if kept is not None:
         sys.stderr.write(f"what both parts left behind: {kept}\n")

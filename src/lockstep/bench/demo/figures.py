@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lockstep.bench.demo.watching import Sighting
+from lockstep.bench.demo.watching import SeenEpoch
 from lockstep.clock import US_PER_S
 from lockstep.observe.quantiles import quantile
 
@@ -37,11 +37,11 @@ class Point:
     """How old its oldest record was then."""
 
 
-def span(sightings: Sequence[Sighting], first_us: int, end_us: int) -> Span:
+def span(seen_epochs: Sequence[SeenEpoch], first_us: int, end_us: int) -> Span:
     """The figures of the epochs seen within ``first_us <= t < end_us``; a gap counts where it ends."""
-    inside = [index for index, one in enumerate(sightings) if first_us <= one.seen_us < end_us]
-    gaps = [(sightings[i].seen_us - sightings[i - 1].seen_us) / US_PER_S for i in inside if i > 0]
-    ages = [age / US_PER_S for i in inside if (age := sightings[i].age_us) is not None]
+    inside = [index for index, one in enumerate(seen_epochs) if first_us <= one.seen_us < end_us]
+    gaps = [(seen_epochs[i].seen_us - seen_epochs[i - 1].seen_us) / US_PER_S for i in inside if i > 0]
+    ages = [age / US_PER_S for i in inside if (age := seen_epochs[i].age_us) is not None]
     return Span(
         latency_p50_s=quantile(ages, 0.5),
         latency_p99_s=quantile(ages, 0.99),
@@ -52,18 +52,20 @@ def span(sightings: Sequence[Sighting], first_us: int, end_us: int) -> Span:
     )
 
 
-def gap_across_s(sightings: Sequence[Sighting], at_us: int) -> float:
+def gap_across_s(seen_epochs: Sequence[SeenEpoch], at_us: int) -> float:
     """How long the two epochs around ``at_us`` were apart; 0 if one of them is missing."""
-    index = bisect_right(sightings, at_us, key=lambda one: one.seen_us)
-    if not 0 < index < len(sightings):
+    index = bisect_right(seen_epochs, at_us, key=lambda one: one.seen_us)
+    if not 0 < index < len(seen_epochs):
         return 0.0
-    return (sightings[index].seen_us - sightings[index - 1].seen_us) / US_PER_S
+    return (seen_epochs[index].seen_us - seen_epochs[index - 1].seen_us) / US_PER_S
 
 
-def curve(sightings: Sequence[Sighting], zero_us: int) -> list[Point]:
+def curve(seen_epochs: Sequence[SeenEpoch], zero_us: int) -> list[Point]:
     """The latency curve, its time counted from ``zero_us``; epochs without records have no age."""
     return [
-        Point((one.seen_us - zero_us) / US_PER_S, one.age_us / US_PER_S) for one in sightings if one.age_us is not None
+        Point((one.seen_us - zero_us) / US_PER_S, one.age_us / US_PER_S)
+        for one in seen_epochs
+        if one.age_us is not None
     ]
 
 

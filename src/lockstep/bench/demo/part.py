@@ -12,9 +12,9 @@ from lockstep.bench.demo.checking import Comparison, alerts_of, compare, expecte
 from lockstep.bench.demo.events import EVENTS_PER_S, events
 from lockstep.bench.demo.feeding import Fed, Feeder
 from lockstep.bench.demo.figures import BEFORE_S
-from lockstep.bench.demo.narrating import Narrator
+from lockstep.bench.demo.progress import Progress
 from lockstep.bench.demo.running import JobRun, Kill
-from lockstep.bench.demo.watching import Sighting, Watcher
+from lockstep.bench.demo.watching import SeenEpoch, Watcher
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.connect.reading import read
 from lockstep.errors import RunError
@@ -49,7 +49,7 @@ class Part:
     """All that came of one part."""
 
     replicas: int
-    sightings: tuple[Sighting, ...]
+    seen_epochs: tuple[SeenEpoch, ...]
     kills: tuple[Kill, ...]
     back_s: tuple[float | None, ...]
     """For each kill, how long until all replicas computed again; None if the part ended first."""
@@ -81,7 +81,7 @@ class _Stage:
 
     run: JobRun
     watcher: Watcher
-    narrator: Narrator
+    progress: Progress
     feeder: Feeder | None = None
     kills: list[Kill] = field(default_factory=list)
     back_s: list[float | None] = field(default_factory=list)
@@ -98,10 +98,10 @@ class _Stage:
                 self.alive[index] = replace(one, end_us=now)
         shown = {one.replica for one in self.alive if one.end_us is None}
         self.alive += [Alive(name, now) for name in sorted(computing - shown)]
-        self.narrator.show(self._now(computing))
+        self.progress.show(self._now(computing))
 
     def _now(self, computing: set[str]) -> str:
-        seen = self.watcher.sightings()
+        seen = self.watcher.seen_epochs()
         names = [f"r{number}" for number in range(self.run.replicas)]
         states = ", ".join(f"{name} {'runs' if name in computing else 'starts'}" for name in names)
         age = seen[-1].age_us if seen else None
@@ -128,7 +128,7 @@ class _Stage:
         self.until(lambda: time.monotonic() >= end_s, seconds + 60, "looking on")
 
 
-def play(folder: Path, replicas: int, narrator: Narrator) -> Part:
+def play(folder: Path, replicas: int, progress: Progress) -> Part:
     """One part from start to check, in a folder of its own. No process is left, however it ends."""
     folder.mkdir()
     with ExitStack() as stack:
@@ -137,7 +137,7 @@ def play(folder: Path, replicas: int, narrator: Narrator) -> Part:
         watcher = Watcher(run.sink)
         stack.callback(watcher.stop)
         watcher.start()
-        stage = _Stage(run, watcher, narrator)
+        stage = _Stage(run, watcher, progress)
         _begin(stage, stack)
         if replicas == 1:
             _kill_the_only_one(stage)
@@ -147,11 +147,11 @@ def play(folder: Path, replicas: int, narrator: Narrator) -> Part:
 
 
 def _begin(stage: _Stage, stack: ExitStack) -> None:
-    stage.narrator.say("starting " + ("one JVM" if stage.run.replicas == 1 else f"{stage.run.replicas} JVMs"))
+    stage.progress.say("starting " + ("one JVM" if stage.run.replicas == 1 else f"{stage.run.replicas} JVMs"))
     stage.until(stage.run.ready, START_LIMIT_S, "starting")
     stage.feeder = Feeder(stage.run.store_folder, SEED)
     stack.callback(stage.feeder.kill)
-    stage.narrator.say(f"running; feeding {EVENTS_PER_S:,} events a second, waiting for a steady state")
+    stage.progress.say(f"running; feeding {EVENTS_PER_S:,} events a second, waiting for a steady state")
     stage.during(WARM_S + BEFORE_S)
 
 
@@ -159,7 +159,7 @@ def _kill_the_only_one(stage: _Stage) -> None:
     _kill(stage, "r0")
     _wait_until_back(stage)
     killed_us = stage.kills[-1].at_us
-    stage.until(lambda: _recovered(stage.watcher.sightings(), killed_us), BACK_LIMIT_S, "working off the backlog")
+    stage.until(lambda: _recovered(stage.watcher.seen_epochs(), killed_us), BACK_LIMIT_S, "working off the backlog")
     stage.during(AFTER_ONE_S)
 
 
@@ -175,7 +175,7 @@ def _kill_one_then_the_other(stage: _Stage) -> None:
 
 def _kill(stage: _Stage, replica: str) -> None:
     role = ", which sealed the newest epoch" if stage.run.replicas > 1 and stage.run.newest_sealer() == replica else ""
-    stage.narrator.say(f"kill -9 {replica}{role}", "bold red")
+    stage.progress.say(f"kill -9 {replica}{role}", "bold red")
     kill = stage.run.kill(replica)
     stage.kills.append(kill)
     stage.alive = [
@@ -188,10 +188,10 @@ def _wait_until_back(stage: _Stage) -> None:
     stage.until(stage.run.ready, BACK_LIMIT_S, f"{stage.kills[-1].replica} coming back")
     back_s = (wall_us() - stage.kills[-1].at_us) / US_PER_S
     stage.back_s.append(back_s)
-    stage.narrator.say(f"{stage.kills[-1].replica} is back after {back_s:.1f} s")
+    stage.progress.say(f"{stage.kills[-1].replica} is back after {back_s:.1f} s")
 
 
-def _recovered(seen: list[Sighting], killed_us: int) -> bool:
+def _recovered(seen: list[SeenEpoch], killed_us: int) -> bool:
     age = seen[-1].age_us
     return seen[-1].seen_us > killed_us and age is not None and age < RECOVERED_AGE_US
 
@@ -206,30 +206,30 @@ def _finish(stage: _Stage) -> Part:
         stage.until(lambda: _alerts_seen(stage) >= len(expected), CLOSE_LIMIT_S, "the last alerts")
     except RunError as error:
         # Alerts that never come are for the comparison to name, not a reason to end without one.
-        stage.narrator.say(error.fact)
+        stage.progress.say(error.fact)
     stage.during(REPEAT_WAIT_S)
     stage.run.stop()
     stage.watcher.stop()
     comparison = compare(expected, alerts_of(read(stage.run.sink)))
     part = _part(stage, fed, end_us, comparison)
     for complaint in part.complaints():
-        stage.narrator.say(complaint, "bold red")
+        stage.progress.say(complaint, "bold red")
     if not part.complaints():
-        stage.narrator.say(f"checked: {comparison.published:,} alerts, none lost, none twice, none wrong", "green")
+        stage.progress.say(f"checked: {comparison.published:,} alerts, none lost, none twice, none wrong", "green")
     return part
 
 
 def _alerts_seen(stage: _Stage) -> int:
-    return sum(one.rows for one in stage.watcher.sightings())
+    return sum(one.rows for one in stage.watcher.seen_epochs())
 
 
 def _part(stage: _Stage, fed: Fed, end_us: int, comparison: Comparison) -> Part:
-    store, seen = stage.run.store, stage.watcher.sightings()
+    store, seen = stage.run.store, stage.watcher.seen_epochs()
     reporters = [{digest.replica for digest in store.digests(one.epoch)} for one in seen]
     different = {(one.epoch, one.sink) for one in store.divergences()} | set(store.digest_mismatches())
     return Part(
         replicas=stage.run.replicas,
-        sightings=tuple(seen),
+        seen_epochs=tuple(seen),
         kills=tuple(stage.kills),
         back_s=tuple(stage.back_s),
         alive=tuple(stage.alive),

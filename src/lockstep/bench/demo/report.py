@@ -8,8 +8,8 @@ from string import Template
 
 from lockstep.bench.demo.events import CUSTOMERS, EVENTS_PER_S
 from lockstep.bench.demo.picture import draw
+from lockstep.bench.demo.results import Results
 from lockstep.bench.demo.running import JOB_FILE
-from lockstep.bench.demo.story import Story
 from lockstep.observe.pages import STYLE, machine_text
 
 _PAGE = Template("""\
@@ -60,7 +60,7 @@ reports for each epoch's output.</p>
 """)
 
 
-def report_html(story: Story) -> str:
+def report_html(results: Results) -> str:
     """The report as a page that needs nothing else."""
     return _PAGE.substitute(
         style=STYLE,
@@ -69,15 +69,15 @@ def report_html(story: Story) -> str:
             "counts, per customer and second, those that match a rule. It ran with one replica, which was killed; then "
             "with two, of which one was killed and, when it was back, the other."
         ),
-        mood="bad" if story.complaints else "good",
-        verdict="Not as promised" if story.complaints else "No alert lost, none twice, all digests agreed",
-        complaints="".join(f"<p>{escape(complaint)}</p>" for complaint in story.complaints),
-        picture=draw(story),
-        heads="".join(f"<th>{escape(title)}</th>" for title in story.titles()),
-        rows="\n".join(_row((row.label, *row.values)) for row in story.rows()),
+        mood="bad" if results.complaints else "good",
+        verdict="Not as promised" if results.complaints else "No alert lost, none twice, all digests agreed",
+        complaints="".join(f"<p>{escape(complaint)}</p>" for complaint in results.complaints),
+        picture=draw(results),
+        heads="".join(f"<th>{escape(title)}</th>" for title in results.titles()),
+        rows="\n".join(_row((row.label, *row.values)) for row in results.rows()),
         job=escape(JOB_FILE.read_text(encoding="utf-8").rstrip()),
         machine=escape(machine_text()),
-        made=escape(f"made by `lockstep demo` at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC in {story.took_s:.0f} s"),
+        made=escape(f"made by `lockstep demo` at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC in {results.took_s:.0f} s"),
     )
 
 

@@ -14,7 +14,7 @@ POLL_S = 0.01
 
 
 @dataclass(frozen=True)
-class Sighting:
+class SeenEpoch:
     """One epoch as the reader saw it appear."""
 
     epoch: int
@@ -38,7 +38,7 @@ class Watcher(threading.Thread):
         super().__init__(name="reader", daemon=True)
         self._sink = sink
         self._stop_asked = threading.Event()
-        self._sightings: list[Sighting] = []
+        self._seen_epochs: list[SeenEpoch] = []
         self.failure: Exception | None = None
 
     def run(self) -> None:
@@ -51,11 +51,11 @@ class Watcher(threading.Thread):
             # Raised again in the thread that asks: a reader that died quietly would look like a gap.
             self.failure = error
 
-    def sightings(self) -> list[Sighting]:
+    def seen_epochs(self) -> list[SeenEpoch]:
         """Everything seen so far, in epoch order."""
         if self.failure is not None:
             raise self.failure
-        return list(self._sightings)
+        return list(self._seen_epochs)
 
     def stop(self) -> None:
         """End, and wait until it has."""
@@ -72,7 +72,7 @@ class Watcher(threading.Thread):
         return None
 
     def _look(self, reader: Reader) -> None:
-        epoch = self._sightings[-1].epoch + 1 if self._sightings else 0
+        epoch = self._seen_epochs[-1].epoch + 1 if self._seen_epochs else 0
         while (found := reader.publication(epoch)) is not None:
-            self._sightings.append(Sighting(epoch, wall_us(), found.ingested_oldest_us, found.rows, found.by))
+            self._seen_epochs.append(SeenEpoch(epoch, wall_us(), found.ingested_oldest_us, found.rows, found.by))
             epoch += 1

@@ -19,8 +19,8 @@ from lockstep.bench.children import journal_feeder, observer, running
 from lockstep.bench.epoch.probe import ASK_FILE
 from lockstep.bench.epoch.starting import is_complete, phases, read_steps, was_spare
 from lockstep.bench.events import JOURNAL, SCHEMA, read_sent, waits_ms
-from lockstep.bench.gaps import Sighting, periods_ms
-from lockstep.bench.observer import read_sightings
+from lockstep.bench.gaps import SeenEpoch, periods_ms
+from lockstep.bench.observer import read_seen_epochs
 from lockstep.bench.report import Figures, Report, Verdict
 from lockstep.bench.running import SINK_FOLDER, JobRun, Run
 from lockstep.bench.statistics import Row, median, percentile
@@ -101,16 +101,18 @@ def _measured(folder: Path, plan: Plan, replicas: int, say: Say) -> Measured:
     seen_log = folder / "seen.log"
     with (
         running(JobRun(Run(JOB, job_text(folder / "probe"), replicas, settings=SETTINGS), folder)) as run,
-        running(observer(folder, run.manifests, ".json")) as eye,
+        running(observer(folder, run.manifests, ".json")) as observing,
         running(journal_feeder(folder, run.store_folder, RATE)) as feeder,
     ):
         say(f"replicas {replicas}: running after {run.wait_running():.1f} s; {plan.warm_epochs} epochs to warm up")
-        warmed = len(read_sightings(seen_log))
-        run.wait_until(lambda: len(read_sightings(seen_log)) >= warmed + plan.warm_epochs, WAIT_TIMEOUT_S, "warming up")
+        warmed = len(read_seen_epochs(seen_log))
+        run.wait_until(
+            lambda: len(read_seen_epochs(seen_log)) >= warmed + plan.warm_epochs, WAIT_TIMEOUT_S, "warming up"
+        )
         from_us = wall_us()
-        pass_by((run, eye, feeder), plan.measured_s)
+        pass_by((run, observing, feeder), plan.measured_s)
         until_us = wall_us()
-        seen = read_sightings(seen_log)
+        seen = read_seen_epochs(seen_log)
         counted = [one for one in seen if from_us <= one[1] <= until_us]
         took = run.store.published(counted[0][0], counted[-1][0])
         parts, spark = _collected(folder / "probe", run, from_us)
@@ -131,7 +133,7 @@ def _measured(folder: Path, plan: Plan, replicas: int, say: Say) -> Measured:
     )
 
 
-def _visible(folder: Path, seen: Sequence[Sighting]) -> list[tuple[int, int]]:
+def _visible(folder: Path, seen: Sequence[SeenEpoch]) -> list[tuple[int, int]]:
     """Per epoch, the highest event number in it and when it was seen."""
     reader = Reader(folder / SINK_FOLDER)
     found = [(pc.max(reader.table(epoch)["last_seq"]).as_py(), at) for epoch, at in seen]

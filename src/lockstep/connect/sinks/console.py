@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 
 import pyarrow as pa
 
@@ -14,15 +13,13 @@ from lockstep.clock import Clock, wall_us
 from lockstep.connect.formats import json_values
 from lockstep.connect.protocols import Output, Place, Publication, Stager
 from lockstep.connect.sinks.arrow_stage import ArrowStage
+from lockstep.connect.sinks.publication_memory import PublicationMemory, comparable
 from lockstep.connect.specs import ConsoleSink
-from lockstep.connect.stores import LazyStore
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
 
 LEASE_S = 10.0
 _POLL_S = 0.02
-_REMEMBERED = 32
-"""Fences kept for replicas that come second: more than the lead that one of them may have (20 epochs)."""
 _CELL_CHARACTERS_MAX = 40
 
 
@@ -33,7 +30,7 @@ class ConsoleSinkSide:
         self._spec = spec
         self._sink = sink_id
         self._name = f"console:{sink_id}"
-        self._store = LazyStore(place)
+        self._printed = PublicationMemory(self._name, place)
         self._stage = ArrowStage(place, sink_id)
         self._clock = clock
 
@@ -43,16 +40,11 @@ class ConsoleSinkSide:
 
     def last_published(self) -> int | None:
         """The newest printed epoch."""
-        printed = self._printed()
-        return printed[-1].epoch if printed else None
+        return self._printed.last()
 
     def publication(self, epoch: int) -> Publication | None:
         """The fence of ``epoch``. Of an epoch printed long ago only that is known: its digest is empty."""
-        printed = self._printed()
-        if not printed or epoch > printed[-1].epoch:
-            return None
-        known = next((each for each in printed if each.epoch == epoch), None)
-        return known or Publication(epoch, "", 0, "", "")
+        return self._printed.find(epoch)
 
     def stager(self, epoch: int, holder: Holder, task: int) -> Stager:
         """An Arrow file beside the store."""
@@ -60,7 +52,7 @@ class ConsoleSinkSide:
 
     def publish(self, wanted: Publication, output: Output, holder: Holder) -> Publication:
         """Print unless it was printed. The lease keeps two replicas from printing at the same time."""
-        store = self._store.get()
+        store = self._printed.store
         deadline_s = time.monotonic() + 3 * LEASE_S
         while (held := self.publication(wanted.epoch)) is None and not store.acquire(self._name, str(holder), LEASE_S):
             if time.monotonic() > deadline_s:
@@ -71,8 +63,7 @@ class ConsoleSinkSide:
         finally:
             store.release(self._name, str(holder))
             self._stage.remove(output)
-        # An epoch printed long ago is only known as printed: there is nothing to compare with.
-        return held if held.digest else replace(held, digest=wanted.digest, rows=wanted.rows, version=wanted.version)
+        return comparable(held, wanted)
 
     def rows(self, epoch: int) -> pa.Table | None:
         """Always None: a console cannot be read back."""
@@ -85,20 +76,13 @@ class ConsoleSinkSide:
 
     def close(self) -> None:
         """Close the store if it was opened."""
-        self._store.close()
-
-    def _printed(self) -> list[Publication]:
-        fact = self._store.get().fact(self._name)
-        return [Publication(**each) for each in json.loads(fact)] if fact else []
+        self._printed.close()
 
     def _print(self, wanted: Publication, output: Output) -> Publication:
         shown = self._stage.first_rows(output, self._spec.rows_max)
         sys.stdout.write(text_table(f"{self._sink}, epoch {wanted.epoch}", shown, wanted.rows))
         sys.stdout.flush()
-        published = replace(wanted, published_us=self._clock())
-        remembered = [asdict(each) for each in (*self._printed(), published)][-_REMEMBERED:]
-        self._store.get().set_fact(self._name, json.dumps(remembered))
-        return published
+        return self._printed.put(wanted, self._clock)[0]
 
 
 def text_table(title: str, shown: pa.Table, rows: int) -> str:

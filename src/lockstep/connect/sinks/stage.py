@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lockstep.clock import Clock, wall_us
+from lockstep.connect.lazy_store import LazyStore
 from lockstep.connect.protocols import Output, Place, Publication, Stager
 from lockstep.connect.sinks.arrow_stage import ArrowStage
 from lockstep.connect.sinks.order import check_order
-from lockstep.connect.stores import LazyStore
 from lockstep.plan.loops import ROUND
 from lockstep.plan.schema import Schema, parse_schema
 from lockstep.plan.specs import StageJournal

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lockstep.connect.disk import disk_trouble, inside
 from lockstep.connect.formats import BadRecord, CorruptContent, SetAside, csv_table, json_lines_table, parquet_table
+from lockstep.connect.lazy_store import LazyStore
 from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.chunks import (
     ChangedUnderway,
@@ -28,7 +29,6 @@ from lockstep.connect.sources.chunks import (
 from lockstep.connect.sources.ranges import BATCH_ROWS
 from lockstep.connect.sources.watch import Watch
 from lockstep.connect.specs import FilesSource
-from lockstep.connect.stores import LazyStore
 from lockstep.errors import ConnectError
 from lockstep.store.arrow import arrow_schema
 from lockstep.store.dead_letters import RECORD_CHARACTERS_MAX, DeadLetterWriter, Letter, readable

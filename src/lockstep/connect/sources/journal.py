@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lockstep.connect.lazy_store import LazyStore
 from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.ranges import BATCH_ROWS, fair_shares, split_range
 from lockstep.connect.specs import JournalSource
-from lockstep.connect.stores import LazyStore
 from lockstep.errors import StoreError
 from lockstep.store.dead_letters import SUFFIX as DEAD_LETTERS
 from lockstep.store.journal import open_journal

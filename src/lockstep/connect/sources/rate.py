@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from lockstep.clock import US_PER_S
+from lockstep.connect.lazy_store import LazyStore
 from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.ranges import BATCH_ROWS, split_range
 from lockstep.connect.specs import RateSource
-from lockstep.connect.stores import LazyStore
 from lockstep.store.arrow import arrow_schema
 from lockstep.store.protocols import Item, Positions
 

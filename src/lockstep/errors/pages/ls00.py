@@ -108,4 +108,11 @@ PAGES: dict[str, Page] = {
         "The message has the last "
         "line of what Spark said; `lockstep doctor` looks at the machine.",
     ),
+    "LS0016": Page(
+        "The simulator was asked for something it does not have",
+        "`lockstep sim --plant BUG` takes one of the names that `lockstep sim --bugs` lists. `--with NAME=VALUE` "
+        "changes one field of the scenario that the seed would draw; the value is written as in JSON, so spans are "
+        "--with 'disk_full_s=[[2.0, 5.0]]' and a chance is --with crash_chance=0.05. The message names the fields. "
+        "`--trace` tells the story of one seed, which `--seed` names.",
+    ),
 }

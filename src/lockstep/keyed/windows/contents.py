@@ -1,8 +1,9 @@
 """What a window keeps of its records, and what it makes of them when it gives a result.
 
 Contents are plain data, None for a window without records. Where the records themselves are kept they are
-(time, values); a result is computed over them in the order of their times, so that it does not matter in which epoch
-each came. What is added up as it comes (sums, reduce, fold) sees records epoch by epoch, those of an epoch in order.
+(time, values, position); a result is computed over them in the order of their times, then positions, so that it does
+not matter in which epoch each came. What is added up as it comes (sums, reduce, fold) sees records epoch by epoch,
+those of an epoch in order.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import pyarrow as pa
 
 from lockstep.keyed.accumulators import Totals
 from lockstep.keyed.functions import Returned, explained
-from lockstep.keyed.operator import Arrival
+from lockstep.keyed.operator import Arrival, Position
 from lockstep.keyed.records import Record
 from lockstep.keyed.reducing import MEND, Folder, Reducer
 from lockstep.keyed.windows.panes import Pane
 
-Element = tuple[int | None, tuple[Any, ...]]
+Element = tuple[int | None, tuple[Any, ...], Position]
+"""A record that is kept: its event time, values and position."""
 
 
 class Contents(Protocol):
@@ -65,12 +67,12 @@ class Added:
         return [self.totals.results(kept)]
 
 
-class _Kept:
+class Kept:
     """Contents that keep the records themselves."""
 
     def add(self, kept: Any, record: Arrival) -> Any:
         """The records with one more."""
-        element: Element = (record.at_us, record.values)
+        element = element_of(record)
         if kept is None:
             return [element]
         kept.append(element)
@@ -82,7 +84,7 @@ class _Kept:
 
 
 @dataclass(frozen=True)
-class AddedInOrder(_Kept):
+class AddedInOrder(Kept):
     """Aggregates that depend on the order of records: these are kept, and added up in order of time."""
 
     totals: Totals
@@ -95,7 +97,7 @@ class AddedInOrder(_Kept):
     def results(self, kept: Any, pane: Pane) -> Iterable[tuple[Any, ...]]:  # noqa: ARG002
         """One."""
         state = self.totals.initial()
-        for _, values in in_order(kept):
+        for _, values, _ in in_order(kept):
             state = self.totals.add(state, values)
         return [self.totals.results(state)]
 
@@ -151,7 +153,7 @@ class Folded:
 
 
 @dataclass(frozen=True)
-class FoldedInOrder(_Kept):
+class FoldedInOrder(Kept):
     """A fold over windows that merge: records are kept, and folded in order of time."""
 
     fold: Folded
@@ -164,13 +166,13 @@ class FoldedInOrder(_Kept):
     def results(self, kept: Any, pane: Pane) -> Iterable[tuple[Any, ...]]:
         """One."""
         state = None
-        for at_us, values in in_order(kept):
+        for at_us, values, _ in in_order(kept):
             state = self.fold.add(state, Arrival(0, values, at_us))
         return self.fold.results(state, pane)
 
 
 @dataclass(frozen=True)
-class Processed(_Kept):
+class Processed(Kept):
     """All records of the window, given to the user's function."""
 
     step: str
@@ -180,7 +182,7 @@ class Processed(_Kept):
 
     def results(self, kept: Any, pane: Pane) -> Iterable[tuple[Any, ...]]:
         """As many as the function returns or yields."""
-        records = [Record(dict(zip(self.names, values, strict=False))) for _, values in in_order(kept)]
+        records = [Record(dict(zip(self.names, values, strict=False))) for _, values, _ in in_order(kept)]
         try:
             made = self.function(records, pane)
             returned = Returned(self.step, self.schema)
@@ -189,13 +191,19 @@ class Processed(_Kept):
             raise explained(self.step, error, f"{len(records)} records of {pane}", MEND) from None
 
 
-def in_order(kept: list[Element]) -> list[Element]:
-    """The records by time; those with the same time as they came, those without one first.
+def element_of(record: Arrival) -> Element:
+    """What is kept of a record. Without a time it stays where it came, so its position is of no use."""
+    return record.at_us, record.values, () if record.at_us is None else record.position
 
-    >>> in_order([(2, ("b",)), (1, ("a",)), (None, ("c",)), (1, ("d",))])
-    [(None, ('c',)), (1, ('a',)), (1, ('d',)), (2, ('b',))]
+
+def in_order(kept: list[Element]) -> list[Element]:
+    """The records by time, then by position; those without a time first, as they came.
+
+    >>> kept = [(2, "b", ()), (1, "d", ("s", "0", 7)), (None, "c", ()), (1, "a", ("s", "0", 3))]
+    >>> [values for _, values, _ in in_order(kept)]
+    ['c', 'a', 'd', 'b']
     """
-    return sorted(kept, key=lambda element: (element[0] is not None, element[0] or 0))
+    return sorted(kept, key=lambda element: (element[0] is not None, element[0] or 0, element[2]))
 
 
 def _as_many(made: Any) -> Iterable[Any]:

@@ -50,14 +50,14 @@ class CountOperator:
 
     def _last(self, kept: list[Element] | None, record: Arrival) -> list[Element]:
         elements = kept or []
-        elements.append((record.at_us, record.values))
+        elements.append((record.at_us, record.values, ()))
         if len(elements) > self.size:
             del elements[0]
         return elements
 
     def _added(self, elements: list[Element]) -> Any:
         whole = None
-        for at_us, values in elements:
+        for at_us, values, _ in elements:
             whole = self.contents.add(whole, Arrival(0, values, at_us))
         return whole
 

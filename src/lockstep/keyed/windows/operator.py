@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lockstep.keyed.operator import Arrival, Cell, TimeKind, Timer, Turn
 from lockstep.keyed.windows.assigners import Assigner, Bounds
-from lockstep.keyed.windows.contents import Contents
+from lockstep.keyed.windows.contents import Contents, Kept
 from lockstep.keyed.windows.open import OpenWindow, OpenWindows, bounds_of, tag_of
 from lockstep.keyed.windows.panes import Timing
 from lockstep.keyed.windows.results import Results
@@ -35,6 +35,11 @@ class WindowOperator:
     def outputs(self) -> Sequence[pa.Schema]:
         """The results, then the late records if they are wanted."""
         return self.results.outputs
+
+    @property
+    def wants_positions(self) -> bool:
+        """Records that are kept are put in the order of time, then position."""
+        return isinstance(self.contents, Kept)
 
     def on_records(self, cell: Cell, records: Sequence[Arrival], turn: Turn) -> None:
         """Put records into their windows, and give the results that this calls for."""

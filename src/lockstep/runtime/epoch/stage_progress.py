@@ -60,6 +60,7 @@ class StageProgress:
         self._clock = clock
         self._elapsed_s = elapsed_s
         self._begun_s: dict[int, float] = {}
+        self._epoch_s = 0.0
         self._done_s = elapsed_s()
         self._lock = threading.Lock()
         self._limit = first_record_limit(settings)
@@ -105,8 +106,10 @@ class StageProgress:
         now = self._clock()
         took_s = self._took_s(entry, now)
         self._note_published(entry, now, took_s)
+        cold = entry.epoch - self._taken_up <= COLD_EPOCHS
         if self.at.done_us:
-            cold = entry.epoch - self._taken_up <= COLD_EPOCHS
+            # The first epoch of an incarnation compiles and loads everything: it says nothing about the next.
+            self._epoch_s = smoothed_s(self._epoch_s, took_s)
             # Slow and small as they are, cold epochs would tell that records cost nothing.
             self._cost = self._cost if cold else self._cost.after(entry.records, took_s)
             self._limit = next_record_limit(
@@ -121,8 +124,8 @@ class StageProgress:
         self.at = Standpoint(
             epoch=entry.epoch,
             working_on=-1,
-            # The first epoch of an incarnation compiles and loads everything: it says nothing about the next.
-            epoch_s=smoothed_s(self.at.epoch_s, took_s) if self.at.done_us else 0.0,
+            # Nor do the next few: the others would wait for a replica that is about to be as fast as they are.
+            epoch_s=0.0 if cold else self._epoch_s,
             records=self.at.records + entry.records,
             moved_us=now,
             done_us=now,

@@ -1,4 +1,4 @@
-"""``python -m lockstep.chaos.bound PID ARGUMENTS...`` becomes ``python ARGUMENTS...``, which ends when PID is gone.
+"""``python -m lockstep.chaos.ends_with_parent PID ARGUMENTS...``: runs ``python ARGUMENTS...`` until PID is gone.
 
 A chaos that is itself killed with -9 must not leave a job behind. The kernel sends SIGTERM to the job then (Linux's
 parent-death signal, which outlives ``exec``), and `lockstep run` stops gracefully. Elsewhere this does nothing.

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.compare.observer import read_counts, read_looks, read_sightings
-from benchmarks.compare.trees import TreeMeter
+from benchmarks.compare.observer import read_counts, read_looks, read_seen_rows
+from benchmarks.compare.process_trees import TreeMeter
 from benchmarks.engines.checking import Comparison, compare
-from benchmarks.engines.contract import Engine, Options, Records, Row, Sighting, Wait, Workload
+from benchmarks.engines.contract import Engine, Options, Records, Row, SeenRow, Wait, Workload
 from benchmarks.engines.input import make_folders, read_input
 from lockstep.bench.children import Child
 from lockstep.clock import wall_us
@@ -33,7 +33,7 @@ class Verified:
     """What was fed and seen in all, and how it compares with the reference."""
 
     records: Records
-    sightings: Sequence[Sighting]
+    seen_rows: Sequence[SeenRow]
     waits: Sequence[Wait]
     after_end: Comparison
     """The output as a consumer finds it after the end."""
@@ -63,7 +63,8 @@ class LiveRun:
         make_folders(workload, folder)
         self.launched_us = 0
         self.process = self._launch()
-        self._eye = self._python("the eye", "benchmarks.compare.observer", engine.name, *self._eye_arguments())
+        arguments = self._observer_arguments()
+        self._observer = self._python("the observer", "benchmarks.compare.observer", engine.name, *arguments)
 
     @property
     def meter(self) -> TreeMeter:
@@ -72,7 +73,7 @@ class LiveRun:
 
     @property
     def seen_log(self) -> Path:
-        """What the eye writes."""
+        """What the observer writes."""
         return self.folder / "seen.log"
 
     def feed(self) -> None:
@@ -110,13 +111,13 @@ class LiveRun:
         self.process.wait_until(checked, timeout_s, what)
 
     def watch(self, seconds: float) -> None:
-        """Let time pass; raises if the engine, the eye or the feeder fails meanwhile."""
+        """Let time pass; raises if the engine, the observer or the feeder fails meanwhile."""
         pass_by((self,), seconds)
 
     def check(self) -> None:
-        """Raise if something ended that should not: the engine's root, the eye, or the feeder."""
+        """Raise if something ended that should not: the engine's root, the observer, or the feeder."""
         self.process.check()
-        self._eye.check()
+        self._observer.check()
         if self._feeder is not None:
             self._feeder.check()
 
@@ -140,16 +141,16 @@ class LiveRun:
         self.process = self._launch()
 
     def seen_us(self) -> list[int]:
-        """When the eye saw anything."""
+        """When the observer saw anything."""
         return [seen_us for seen_us, _ in read_looks(self.seen_log)]
 
     def seen_since(self, at_us: int) -> bool:
-        """Whether the eye saw anything after a moment."""
+        """Whether the observer saw anything after a moment."""
         return any(seen_us > at_us for seen_us in self.seen_us())
 
     @property
     def noted(self) -> int:
-        """How much the eye has noted so far, in bytes."""
+        """How much the observer has noted so far, in bytes."""
         return self.seen_log.stat().st_size if self.seen_log.exists() else 0
 
     def settle(
@@ -181,32 +182,32 @@ class LiveRun:
         while time.monotonic() < deadline_s:
             if time.monotonic() - since_s >= (SILENCE_S_MAX if size == before else settle_s):
                 break
-            self._eye.check()
+            self._observer.check()
             if self.noted != size:
                 size, since_s = self.noted, time.monotonic()
             time.sleep(0.1)
         return size
 
     def verified(self, after_end: Comparison) -> Verified:
-        """Everything the eye has seen, read back; the eye is ended before."""
-        self._eye.stop()
+        """Everything the observer has seen, read back; the observer is ended before."""
+        self._observer.stop()
         records = read_input(self.workload, self.folder)
-        sightings = read_sightings(self.seen_log)
+        seen_rows = read_seen_rows(self.seen_log)
         return Verified(
             records=records,
-            sightings=sightings,
-            waits=self.workload.visible(records).waits_ms(sightings),
+            seen_rows=seen_rows,
+            waits=self.workload.visible(records).waits_ms(seen_rows),
             after_end=after_end,
-            live=compare(self.workload, [one.row for one in sightings], self.workload.expected(records)),
+            live=compare(self.workload, [one.row for one in seen_rows], self.workload.expected(records)),
         )
 
     def counts(self) -> list[tuple[int, int]]:
-        """What a light eye has noted."""
+        """What a light observer has noted."""
         return read_counts(self.seen_log)
 
     def end(self) -> None:
         """End every process of this measurement at once."""
-        for child in (self._eye, self._feeder):
+        for child in (self._observer, self._feeder):
             if child is not None:
                 child.kill()
         self._end_tree()
@@ -233,7 +234,7 @@ class LiveRun:
         log = self.folder / f"{module.rpartition('.')[2]}.log"
         return Child(name, ["-m", module, *words], log, self.folder)
 
-    def _eye_arguments(self) -> list[str]:
+    def _observer_arguments(self) -> list[str]:
         light = ["--light"] if self._light else []
         return [self.workload.name, str(self.folder), str(self.seen_log), *light, *self._quick_flag]
 

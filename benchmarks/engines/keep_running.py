@@ -1,6 +1,6 @@
 """Keeps a program running: when it dies it is started again at once, as a service manager would.
 
-``python -m benchmarks.engines.keep PID_FILE PROGRAM ARGUMENT...``. Its process id is always in ``PID_FILE``.
+``python -m benchmarks.engines.keep_running PID_FILE PROGRAM ARGUMENT...``. Its process id is always in ``PID_FILE``.
 SIGTERM ends the program and all that it started; so does the end of whoever started this. A program that keeps failing
 right away is given up, so that a mistake does not look like a slow start.
 """

@@ -51,7 +51,7 @@ class KeptEngine:
         """A loop around the program."""
         (folder / READY_FILE).unlink(missing_ok=True)
         python = str(python_of(self.name)) if self.own_environment else sys.executable
-        keeping = (sys.executable, "-m", "benchmarks.engines.keep", str(folder / PID_FILE))
+        keeping = (sys.executable, "-m", "benchmarks.engines.keep_running", str(folder / PID_FILE))
         return Launch((*keeping, python, str(program(self.name, workload))), environment(workload, options))
 
     def ready(self, folder: Path) -> bool:

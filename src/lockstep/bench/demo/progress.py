@@ -12,8 +12,8 @@ LINE_INTERVAL_S = 10.0
 """Without a terminal, the live line is written this often at most."""
 
 
-class Narrator:
-    """Tells the story as it happens."""
+class Progress:
+    """Tells what happens, as it happens."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
@@ -26,7 +26,7 @@ class Narrator:
         """Since it began."""
         return time.monotonic() - self._started_s
 
-    def __enter__(self) -> Narrator:
+    def __enter__(self) -> Progress:
         if self._status is not None:
             self._status.start()
         return self
@@ -38,7 +38,7 @@ class Narrator:
             self._status.stop()
 
     def title(self, text: str) -> None:
-        """A new part of the story."""
+        """A new part of the demo."""
         self._console.print()
         self._line(text, "bold")
 

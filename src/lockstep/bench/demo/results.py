@@ -12,7 +12,7 @@ from lockstep.clock import US_PER_S
 
 
 @dataclass(frozen=True)
-class Chapter:
+class MeasuredPart:
     """One part, measured: before the first kill, and after each."""
 
     part: Part
@@ -40,40 +40,40 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table, a text for each chapter."""
+    """One line of the table, a text for each part."""
 
     label: str
     values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Story:
-    """Both chapters and what is wrong with them, if anything."""
+class Results:
+    """Both parts and what is wrong with them, if anything."""
 
-    chapters: tuple[Chapter, ...]
+    parts: tuple[MeasuredPart, ...]
     took_s: float
 
     @property
     def complaints(self) -> list[str]:
-        """Everything that is not as it was promised, with the chapter it was found in."""
+        """Everything that is not as it was promised, with the part it was found in."""
         return [
-            f"{_replicas(chapter.part)}: {complaint}"
-            for chapter in self.chapters
-            for complaint in chapter.part.complaints()
+            f"{_replicas(measured.part)}: {complaint}"
+            for measured in self.parts
+            for complaint in measured.part.complaints()
         ]
 
     @property
     def top_s(self) -> float:
         """The highest latency of all curves: their common scale."""
-        return max((point.latency_s for chapter in self.chapters for point in chapter.points), default=1.0)
+        return max((point.latency_s for measured in self.parts for point in measured.points), default=1.0)
 
     def titles(self) -> list[str]:
         """The heads of the columns."""
-        return [_replicas(chapter.part) for chapter in self.chapters]
+        return [_replicas(measured.part) for measured in self.parts]
 
     def rows(self) -> list[Row]:
         """The table."""
-        return [Row(label, tuple(text(chapter) for chapter in self.chapters)) for label, text in _ROWS]
+        return [Row(label, tuple(text(measured) for measured in self.parts)) for label, text in _ROWS]
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -81,17 +81,17 @@ class Story:
             "ok": not self.complaints,
             "complaints": self.complaints,
             "took_s": round(self.took_s, 1),
-            "parts": [_chapter_json(chapter) for chapter in self.chapters],
+            "parts": [_part_json(measured) for measured in self.parts],
         }
 
 
-def chapter(part: Part) -> Chapter:
+def measured(part: Part) -> MeasuredPart:
     """Measure one part. The consequences of a kill are looked for until the next one, or until feeding ends."""
     ends = [*(kill.at_us for kill in part.kills[1:]), part.end_us]
     first_us = part.kills[0].at_us - int(BEFORE_S * US_PER_S)
-    seen = part.sightings
+    seen = part.seen_epochs
     after = [span(seen, kill.at_us, end_us) for kill, end_us in zip(part.kills, ends, strict=True)]
-    return Chapter(
+    return MeasuredPart(
         part,
         before=span(seen, first_us, part.kills[0].at_us),
         after=tuple(after),
@@ -117,12 +117,12 @@ def _each(spans: Sequence[Span], name: str) -> str:
     return ", ".join(seconds(getattr(one, name)) for one in spans)
 
 
-def _back(chapter: Chapter) -> str:
-    return ", ".join("not awaited" if one is None else seconds(one) for one in chapter.part.back_s)
+def _back(measured: MeasuredPart) -> str:
+    return ", ".join("not awaited" if one is None else seconds(one) for one in measured.part.back_s)
 
 
-def _digests(chapter: Chapter) -> str:
-    part = chapter.part
+def _digests(measured: MeasuredPart) -> str:
+    part = measured.part
     if part.replicas == 1:
         return "-"
     return f"{part.digests_different} of {part.epochs_compared:,} epochs"
@@ -150,14 +150,16 @@ def _replicas(part: Part) -> str:
     return "one replica" if part.replicas == 1 else "two replicas"
 
 
-def _chapter_json(chapter: Chapter) -> dict[str, Any]:
-    part = chapter.part
+def _part_json(measured: MeasuredPart) -> dict[str, Any]:
+    part = measured.part
     return {
         "replicas": part.replicas,
-        "before": asdict(chapter.before),
+        "before": asdict(measured.before),
         "kills": [
             {**asdict(kill), "back_s": back_s, "gap_around_s": gap_s, "after": asdict(after)}
-            for kill, back_s, gap_s, after in zip(part.kills, part.back_s, chapter.across_s, chapter.after, strict=True)
+            for kill, back_s, gap_s, after in zip(
+                part.kills, part.back_s, measured.across_s, measured.after, strict=True
+            )
         ],
         "events": part.fed.records,
         "feeder_behind_s_max": part.fed.behind_s_max,
@@ -166,8 +168,8 @@ def _chapter_json(chapter: Chapter) -> dict[str, Any]:
         "alerts_lost": len(part.comparison.lost),
         "alerts_repeated": len(part.comparison.repeated),
         "alerts_wrong": len(part.comparison.wrong),
-        "epochs": len(part.sightings),
+        "epochs": len(part.seen_epochs),
         "epochs_compared": part.epochs_compared,
         "digests_different": part.digests_different,
-        "latency_curve": [[round(point.at_s, 3), round(point.latency_s, 4)] for point in chapter.points],
+        "latency_curve": [[round(point.at_s, 3), round(point.latency_s, 4)] for point in measured.points],
     }

@@ -1,6 +1,6 @@
 """Events of many keys, for the growth of state: each is a function of its number; and the feeder that sends them.
 
-``python -m benchmarks.compare.keys STORE LOG KEYS RATE`` goes on after the first KEYS events, one for each key,
+``python -m benchmarks.compare.keyed_events STORE LOG KEYS RATE`` goes on after the first KEYS events, one for each key,
 which are in the journal before the job starts.
 """
 

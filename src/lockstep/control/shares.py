@@ -1,0 +1,150 @@
+"""Shares of the processor: what comes back must not be felt by those who publish.
+
+A process that boots beside publishing replicas gets the idle class of the scheduler: it runs in what time the others
+leave. One that somebody waits for must not starve there, so it is given a gentle share instead where nothing is left.
+The decisions are pure functions; setting a share is for Linux, and does as much as the system allows elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+Share = Literal["full", "gentle", "last", "idle"]
+BootShare = Literal["idle", "gentle"]
+"""What a process that boots gets: the setting ``boot_share``."""
+STARVED_LOOK_S = 2.0
+STARVED_SHARE = 0.25
+"""Of a core. Gentle is niceness 5, a weight of 335 against 1024: beside one busy process on each core it is a quarter
+of a core. Whoever gets less than that in the idle class is better off gentle; at a load of two on each core that shows
+at the first look, so the idle class costs a boot two seconds at most where there is no idle time."""
+_SESSIONS = Path("/proc/sys/kernel/sched_autogroup_enabled")
+_PASSES_MAX = 5
+"""A thread that is begun while all are walked through has the share of the one that began it: look again."""
+
+
+@dataclass(frozen=True)
+class _Setting:
+    niceness: int
+    idle: bool = False
+
+
+_SETTINGS: dict[Share, _Setting] = {
+    "full": _Setting(0),
+    "gentle": _Setting(5),
+    "last": _Setting(19),
+    # The class counts within a session only, where Linux groups by session: the session's own share is set too.
+    "idle": _Setting(19, idle=True),
+}
+
+
+def first_share(boot_share: BootShare, *, spare: bool, others_publish: bool) -> Share:
+    """What a process begins with.
+
+    >>> first_share("idle", spare=False, others_publish=True), first_share("idle", spare=False, others_publish=False)
+    ('idle', 'full')
+    >>> first_share("gentle", spare=True, others_publish=True), first_share("gentle", spare=False, others_publish=True)
+    ('last', 'gentle')
+    """
+    if not others_publish:
+        return "full"
+    if boot_share == "idle":
+        return "idle"
+    return "last" if spare else "gentle"
+
+
+def next_share(share: Share, used_s: float, span_s: float) -> Share:
+    """What a replica on its way has from now on that has used so much processor time in so long.
+
+    Only while it boots: whoever has joined has its full share. A spare is not asked: nobody waits for it.
+
+    >>> next_share("idle", used_s=1.5, span_s=2.0), next_share("idle", used_s=0.1, span_s=2.0)
+    ('idle', 'gentle')
+    """
+    return "gentle" if share == "idle" and used_s < STARVED_SHARE * span_s else share
+
+
+def set_share(pid: int, share: Share) -> bool:
+    """Set the share of a process, of all below it and of all their threads; whether it has it and can give it back.
+
+    Where a user may not take it back (no right to raise a priority), threads are left as they are.
+    """
+    setting = _SETTINGS[share]
+    session = _set_session(pid, setting.niceness)
+    if not may_take_back():
+        return session is True
+    for _ in range(_PASSES_MAX):
+        changed = [_set_thread(thread, setting) for thread in _threads(pid)]
+        if not any(changed):
+            break
+    return session is not False
+
+
+def may_take_back() -> bool:
+    """Whether a lower priority can be taken back later: not for ordinary users, unless the system allows it.
+
+    Linux asks for the same right to leave the idle class and to go back to niceness 0.
+    """
+    return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20
+
+
+def _set_session(pid: int, niceness: int) -> bool | None:
+    """Set the share of a whole session; None if sessions have none here, False if it did not work now.
+
+    Linux schedules session against session where automatic grouping is on: niceness and class then count only within
+    one, and a replica, which has a session of its own, would not be gentle at all (measured).
+    """
+    try:
+        if _SESSIONS.read_text(encoding="ascii").strip() != "1":
+            return None
+        Path(f"/proc/{pid}/autogroup").write_text(str(niceness), encoding="ascii")
+    except FileNotFoundError:
+        return None
+    except OSError:
+        # Ordinary users may do this ten times a second. Whoever gives a share back tries again.
+        return False
+    return True
+
+
+def _set_thread(thread: int, setting: _Setting) -> bool:
+    """Give one thread its class and niceness; whether it had others before."""
+    changed = False
+    with suppress(ProcessLookupError):
+        if hasattr(os, "SCHED_IDLE"):
+            wanted = os.SCHED_IDLE if setting.idle else os.SCHED_OTHER
+            if os.sched_getscheduler(thread) != wanted:
+                os.sched_setscheduler(thread, wanted, os.sched_param(0))
+                changed = True
+        # The idle class knows no niceness; what is set now would count once it is left.
+        niceness = 0 if setting.idle else setting.niceness
+        if os.getpriority(os.PRIO_PROCESS, thread) != niceness:
+            os.setpriority(os.PRIO_PROCESS, thread, niceness)
+            changed = True
+    return changed
+
+
+def _threads(pid: int) -> Iterator[int]:
+    """The threads of a process and of all below it; without ``/proc`` the processes themselves."""
+    for one in family(pid):
+        folder = Path(f"/proc/{one.pid}/task")
+        try:
+            found = [int(path.name) for path in folder.iterdir()]
+        except OSError:
+            found = [one.pid]
+        yield from found
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and all below it; none if it is gone."""
+    try:
+        one = psutil.Process(pid)
+        return [one, *one.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
