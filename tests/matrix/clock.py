@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from lockstep.testing.trial import START_US
 from tests.matrix.case import Given
+from tests.matrix.inputs import START
 
 MILLISECOND_US = 1000
+SECOND_US = 1_000_000
 NEVER_US = -(10**18)
 END_US = 10**18
 
@@ -17,6 +18,10 @@ def micros(at: datetime) -> int:
     """Microseconds since 1970."""
     since = at - datetime(1970, 1, 1, tzinfo=at.tzinfo)
     return since // timedelta(microseconds=1)
+
+
+LIFE_START_US = micros(START) + 600 * SECOND_US
+"""Epoch time when a life begins: its records are some minutes old."""
 
 
 def watermarks(given: Given, out_of_order_s: Mapping[str, float]) -> list[int]:
@@ -31,9 +36,27 @@ def watermarks(given: Given, out_of_order_s: Mapping[str, float]) -> list[int]:
     return [*passed, END_US]
 
 
+def idle_watermarks(given: Given, out_of_order_s: int, idle_after_s: int) -> list[int]:
+    """The same for one source that counts as idle after some seconds: then event time goes on at the clock's pace."""
+    late_us, idle_us = out_of_order_s * SECOND_US, idle_after_s * SECOND_US
+    passed: list[int] = []
+    known, active_us = NEVER_US, epoch_time_us(0)
+    for epoch in range(given.end + 1):
+        passed.append((known - late_us) // MILLISECOND_US * MILLISECOND_US if known > NEVER_US else NEVER_US)
+        records = given.inputs["events"][epoch] if epoch < given.end else []
+        now_us, before_us = epoch_time_us(epoch), epoch_time_us(epoch - 1)
+        if records:
+            active_us = now_us
+        elif known > NEVER_US and now_us - active_us >= idle_us:
+            since_us = before_us if before_us - active_us >= idle_us else active_us
+            known = max(known, min(now_us - late_us, known + now_us - since_us))
+        known = max([known, *(micros(row["at"]) for row in records if row["at"] is not None)])
+    return [*passed, END_US]
+
+
 def epoch_time_us(epoch: int) -> int:
     """When an epoch of a life is sealed: one every second."""
-    return START_US + (epoch + 1) * 1_000_000
+    return LIFE_START_US + (epoch + 1) * SECOND_US
 
 
 def _seen(given: Given, source: str, epoch: int, late_s: float) -> int:

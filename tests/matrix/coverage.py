@@ -35,8 +35,11 @@ NOT_WANTED = {
     "RateSource.limit = None": "never ends: a life does, and its output is compared then",
     "MapBatches.on_error = skip": "a batch fails as a whole: there is no record to be set aside",
     "Table.copy = given": "made by a running job",
-    **{f"{kind}.guarantee = {one}": "inside a job all is exactly once"
-       for kind in ("LoopEnd", "StageSink") for one in ("at-least-once", "at-most-once")},
+    **{
+        f"{kind}.guarantee = {one}": "inside a job all is exactly once"
+        for kind in ("LoopEnd", "StageSink")
+        for one in ("at-least-once", "at-most-once")
+    },
 }
 """Choices that no job can live with, and why."""
 PLAIN_DATA: tuple[type, ...] = (*get_args(AnySource), *get_args(AnySink), *get_args(Window), Trigger, Firing, Table)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -31,6 +31,7 @@ from lockstep.testing.replica import ReplicaHere
 from lockstep.testing.substitute import in_memory_sinks
 from lockstep.testing.trial import WAIT_S
 from tests.matrix.case import Case, Given
+from tests.matrix.clock import LIFE_START_US
 from tests.matrix.sinks import ADDED, fault_of, first_appending, published
 
 MAIN, SEEDED = "r0", "seeded"
@@ -64,6 +65,11 @@ class Cell:
     took_s: float = 0.0
 
 
+Event = tuple[str, Callable[[], None]]
+"""Something that happens, and what the report calls it."""
+Told = Callable[[Cell], None]
+
+
 class Life:
     """One job, with its main replica in one shape, through all events."""
 
@@ -77,9 +83,9 @@ class Life:
         self._epoch = 0
         self._changed_at = 0
         self._printed = io.StringIO()
-        self._trial = self._new_trial(case.job(self.given))
+        self._trial = self._new_trial(case.job(self.given), LIFE_START_US)
 
-    def events(self) -> list[tuple[str, Callable[[], None]]]:
+    def events(self) -> list[Event]:
         """What happens, in order, by the name that the report has."""
         return [
             ("run", self._run),
@@ -95,21 +101,18 @@ class Life:
             ("output", self._check_output),
         ]
 
-    def live(self, told: Callable[[Cell], None] = lambda cell: None) -> list[Cell]:  # noqa: ARG005
-        """Go through all events; after one that failed there is nothing left to go on with."""
+    def live(self, told: Told = lambda cell: None, only: Sequence[str] = ()) -> list[Cell]:
+        """Go through all events, or ``only`` these; after one that failed there is nothing left to go on with."""
         cells: list[Cell] = []
         with redirect_stdout(self._printed):
-            self._live(cells, told)
+            try:
+                for name, happen in [one for one in self.events() if not only or one[0] in only]:
+                    failed = any(one.outcome == "failed" for one in cells)
+                    cells.append(Cell(name, "not reached") if failed else _cell(name, happen))
+                    told(cells[-1])
+            finally:
+                self._trial.close()
         return cells
-
-    def _live(self, cells: list[Cell], told: Callable[[Cell], None]) -> None:
-        try:
-            for name, happen in self.events():
-                failed = any(one.outcome == "failed" for one in cells)
-                cells.append(Cell(name, "not reached") if failed else _cell(name, happen))
-                told(cells[-1])
-        finally:
-            self._trial.close()
 
     def _run(self) -> None:
         self._start(MAIN, self.partitions)
@@ -126,11 +129,8 @@ class Life:
         self._main.stop()
         self._feed()
         before, now_us = self._head(), self._trial.now_us
-        with crash_at(window, "test") as crash:
-            try:
-                self._trial.seal()
-            except CrashedError:
-                pass
+        with crash_at(window, "test") as crash, suppress(CrashedError):
+            self._trial.seal()
         assert crash.epoch == before + 1, f"nobody came by {window}"
         sealed = window is Window.SEALED_NOT_RUN
         assert self._head() == before + sealed, "a seal is whole or not there"
@@ -203,8 +203,7 @@ class Life:
         now_us = self._trial.now_us
         self._trial.close()
         self._changed_at = self._epoch
-        self._trial = self._new_trial(changed)
-        self._trial.now_us = now_us
+        self._trial = self._new_trial(changed, now_us)
         for name in (MAIN, SEEDED):
             self._restart(name, self.partitions)
         self._next_epoch()
@@ -228,7 +227,7 @@ class Life:
             wrong[sink.id] = fault_of(self._trial, sink, wanted, head, last, self._printed.getvalue())
         assert not any(wrong.values()), {sink: text for sink, text in wrong.items() if text}
 
-    def _new_trial(self, job: ls.Job) -> Trial:
+    def _new_trial(self, job: ls.Job, now_us: int) -> Trial:
         # Nobody is seeded before history is trimmed: a replica of another shape computes it all.
         settings = {
             "heartbeat_interval_s": 86_400.0,
@@ -236,7 +235,9 @@ class Life:
             "seed_beyond_epochs": 1000,
             **self.case.settings,
         }
-        return Trial(self._session, job, self._folder, settings)
+        made = Trial(self._session, job, self._folder, settings)
+        made.now_us = now_us
+        return made
 
     @property
     def _main(self) -> ReplicaHere:

@@ -38,7 +38,7 @@ def _old_upsert(table: str, names: list[str], key: tuple[str, ...]) -> str:
     """Of several rows of one key in an epoch, keeps the one whose text is the greatest."""
     columns = [*map(sqlite.quoted, names), sqlite.EPOCH_COLUMN]
     marks = ", ".join("?" for _ in columns)
-    insert = f"INSERT INTO {sqlite.quoted(table)} AS held ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+    insert = f"INSERT INTO {sqlite.quoted(table)} AS held ({', '.join(columns)}) VALUES ({marks})"
     if not key:
         return insert
     others = [name for name in columns if name not in {sqlite.quoted(each) for each in key}]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from tests.matrix.case import Case
-from tests.matrix.jobs import ends, joins, processes, rolling, stages, stateless, windows, windows_in_python
+from tests.matrix.jobs import (
+    ends,
+    everything,
+    joins,
+    processes,
+    rolling,
+    stages,
+    stateless,
+    windows,
+    windows_in_python,
+)
 
-CASES: tuple[Case, ...] = (
-    *stateless.CASES,
-    *rolling.CASES,
-    *windows.CASES,
-    *windows_in_python.CASES,
-    *processes.CASES,
-    *stages.CASES,
-    *joins.CASES,
-    *ends.CASES,
+CASES: tuple[Case, ...] = tuple(
+    case
+    for family in (everything, stateless, rolling, windows, windows_in_python, joins, processes, stages, ends)
+    for case in family.CASES
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,14 +12,12 @@ from pyspark.sql.streaming import StreamingQuery
 from lockstep.api.loading import LoadedJob
 from lockstep.connect.protocols import SourceSide
 from lockstep.errors import LockstepError
-from lockstep.plan.graph import Graph
 from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.epoch.sealing import Sealer
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.replica import Replica
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.checkpoint import standing
-from lockstep.runtime.state.checksums import sums_of
 from lockstep.runtime.state.recovery import checkpoint_folders
 from lockstep.store.protocols import Entry, Holder, Store
 
@@ -141,12 +138,6 @@ class ReplicaHere(Replica):
             self.crashed = True
             raise RuntimeError("the replica crashes here, its epoch published and not committed")
 
-    def _prepare(self, graph: Graph) -> tuple[Path, ...]:
-        folders = super()._prepare(graph)
-        for folder in folders:
-            _make_its_own(folder)
-        return folders
-
     def _tasks_max(self, session: SparkSession) -> int:  # noqa: ARG002
         return self._tasks
 
@@ -156,14 +147,6 @@ class ReplicaHere(Replica):
 
     def _new_sealer(self, sources: Mapping[str, SourceSide], steps: tuple[TimeStep, ...]) -> Sealer:
         return SealerByHand(self.store, self.holder, sources, steps, self.settings.run, raised)
-
-
-def _make_its_own(checkpoint: Path) -> None:
-    """Give a seed another id than what it was copied from: in one JVM Spark ends the older of two queries of one id."""
-    note = checkpoint / "metadata"
-    if note.exists():
-        note.write_text(json.dumps({"id": str(uuid.uuid5(uuid.NAMESPACE_URL, str(checkpoint)))}), encoding="utf-8")
-        sums_of(note).unlink(missing_ok=True)
 
 
 def raised(error: LockstepError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -48,9 +49,23 @@ def intervals(_: Given) -> ls.Job:
 
 
 def intervals_expected(given: Given) -> Expected:
+    """Pairs of both sides."""
+    left, right = (list(given.records(side)) for side in LATE_S)
+    inner, lonely_left, lonely_right = near_rows(left, right, watermarks(given, LATE_S))
+    return {
+        "inner_rows": inner,
+        "left_rows": inner + lonely_left,
+        "right_rows": inner + lonely_right,
+        "full_rows": inner + lonely_left + lonely_right,
+        "near_rows": [(epoch, k, n, m) for epoch, k, n, _, m, _ in inner],
+    }
+
+
+def near_rows(
+    all_left: Sequence[tuple[int, Row]], all_right: Sequence[tuple[int, Row]], passed: Sequence[int]
+) -> tuple[Rows, Rows, Rows]:
     """Pairs come out with their second record, a record alone when event time has passed its last chance."""
-    passed = watermarks(given, LATE_S)
-    left, right = (_in_time(given, side, passed) for side in LATE_S)
+    left, right = _in_time(all_left, passed), _in_time(all_right, passed)
     pairs = [
         (one, other)
         for one in left
@@ -74,25 +89,19 @@ def intervals_expected(given: Given) -> Expected:
         for number, epoch, row in right
         if number not in paired_right
     ]
-    return {
-        "inner_rows": inner,
-        "left_rows": inner + lonely_left,
-        "right_rows": inner + lonely_right,
-        "full_rows": inner + lonely_left + lonely_right,
-        "near_rows": [(epoch, k, n, m) for epoch, k, n, _, m, _ in inner],
-    }
+    return inner, lonely_left, lonely_right
 
 
-def _in_time(given: Given, side: str, passed: list[int]) -> list[Numbered]:
+def _in_time(records: Sequence[tuple[int, Row]], passed: Sequence[int]) -> list[Numbered]:
     """Late is what is older than the time that the epoch before had reached."""
     return [
         (number, epoch, row)
-        for number, (epoch, row) in enumerate(given.records(side))
+        for number, (epoch, row) in enumerate(records)
         if row["at"] is not None and (epoch == 0 or micros(row["at"]) >= passed[epoch - 1])
     ]
 
 
-def _after(passed: list[int], epoch: int, row: Row, wait_s: int) -> int:
+def _after(passed: Sequence[int], epoch: int, row: Row, wait_s: int) -> int:
     return first_epoch(passed, micros(row["at"]) + wait_s * SECOND, epoch, beyond=True)
 
 

@@ -184,7 +184,10 @@ def _next_tick(now_us: int) -> int:
 ARROW = pa.schema(
     [("k", pa.string()), ("n", pa.int64()), ("big", pa.int64()), ("x", pa.float64()), ("at", pa.timestamp("us", "UTC"))]
 )
-PLAIN = "SELECT upper(k) AS who, coalesce(n, 0) % 7 AS rest, CASE WHEN n > 9 THEN 'many' END AS word FROM events WHERE big > 0"
+PLAIN = """
+    SELECT upper(k) AS who, coalesce(n, 0) % 7 AS rest, CASE WHEN n > 9 THEN 'many' END AS word
+    FROM events WHERE big > 0
+"""
 ROLLING = "SELECT k, count(*) AS n, sum(n) AS total, max(big) AS most FROM events WHERE k IS NOT NULL GROUP BY k"
 
 

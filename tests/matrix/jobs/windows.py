@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import lockstep as ls
 from lockstep import F
-from tests.matrix.case import Case, Expected, Given, Row, Rows
-from tests.matrix.clock import NEVER_US, first_epoch, micros, watermarks
-from tests.matrix.inputs import SCHEMA, events
+from tests.matrix.case import Case, Expected, Given, Inputs, Row, Rows
+from tests.matrix.clock import NEVER_US, first_epoch, idle_watermarks, micros, watermarks
+from tests.matrix.inputs import SCHEMA, epochs_of, events
 from tests.matrix.jobs.rolling import most, total
 
-LATE_S = 3
+LATE_S, IDLE_S = 3, 2
 SECOND = 1_000_000
 GAP_US = 3 * SECOND
 VALUES: dict[str, Any] = {"n": F.count("*"), "total": F.sum("n"), "most": F.max("big"), "money": F.sum("x")}
@@ -77,9 +78,9 @@ def summed(rows: list[Row]) -> tuple[Any, ...]:
     return len(rows), total(columns["n"]), most(columns["big"]), total(columns["x"])
 
 
-def _windows(given: Given, windows_of: Callable[[int], list[Bounds]]) -> list[Any]:
+def _windows(given: Given, windows_of: Callable[[int], list[Bounds]], passed: Sequence[int] | None = None) -> list[Any]:
     """(epoch, key, start, end, results) of every window with records that came in time."""
-    passed = watermarks(given, {"events": LATE_S})
+    passed = passed or watermarks(given, {"events": LATE_S})
     held: dict[tuple[Any, Bounds], list[Row]] = defaultdict(list)
     closes: dict[tuple[Any, Bounds], int] = {}
     for epoch, row in given.records():
@@ -153,7 +154,35 @@ def updates_expected(given: Given) -> Expected:
     return {"updates": results}
 
 
+def idle(_: Given) -> ls.Job:
+    """A source that is quiet at times: windows close nevertheless."""
+    job = ls.Job("idle")
+    source = job.source("events", ls.journal("events", schema=SCHEMA))
+    timed = source.event_time("at", out_of_order=f"{LATE_S} seconds", idle_after=f"{IDLE_S} seconds")
+    windows = timed.key_by("k").window(ls.tumbling("5 seconds")).agg(**VALUES)
+    windows.to(ls.files("out/windows"), name="windows")
+    timed.to(ls.files("out/raw"), name="raw")
+    return job
+
+
+def with_pauses(chance: Random, epochs: int) -> Inputs:
+    """Two stretches of epochs without records."""
+    made = epochs_of(chance, epochs)
+    return {"events": [[] if 3 <= epoch % 7 < 7 else rows for epoch, rows in enumerate(made)]}
+
+
+def idle_expected(given: Given) -> Expected:
+    """As before, with the clock of an idle source."""
+    passed = idle_watermarks(given, LATE_S, IDLE_S)
+    windows = _windows(given, lambda at: _starting(at, 5, 5, 0), passed)
+    return {
+        "windows": [(epoch, key, start, end, *values) for epoch, key, start, end, values in windows],
+        "raw": [(epoch, *row.values()) for epoch, row in given.records()],
+    }
+
+
 CASES = [
+    Case("idle source", "windows", idle, with_pauses, idle_expected),
     Case("Spark's windows", "windows", native, events, native_expected),
     Case("updates of windows", "windows", updates, events, updates_expected),
 ]

@@ -53,6 +53,11 @@ def _halves(at_us: int | None) -> list[Bounds]:
     return [] if at_us is None else [*_regular(10, 10)(at_us), *_regular(5, 5)(at_us)]
 
 
+def _one_window(at_us: int | None) -> list[Bounds]:
+    del at_us
+    return [(None, None)]
+
+
 @dataclass(frozen=True)
 class Kind:
     """A window and a trigger as people write them, and as the model knows them."""
@@ -81,19 +86,33 @@ BY_END = {
         late_to_side=True,
     ),
     "own": Kind(Halves(), _halves),
-    "early": Kind(TUMBLING, _regular(10, 10), ls.early(every="2 seconds", count=2),
-                  Trigger(early=Firing(every_us=2 * SECOND, count=2))),
+    "early": Kind(
+        TUMBLING,
+        _regular(10, 10),
+        ls.early(every="2 seconds", count=2),
+        Trigger(early=Firing(every_us=2 * SECOND, count=2)),
+    ),
     "late": Kind(TUMBLING, _regular(10, 10), ls.late(count=1), Trigger(late=Firing(count=1)), lateness_s=8),
-}  # fmt: skip
+}
+COUNTED = Trigger(at_end=False, early=COUNT, late=COUNT)
 REPEATED = {
-    "on_count": Kind(TUMBLING, _regular(10, 10), ls.on_count(3), Trigger(at_end=False, early=COUNT, late=COUNT)),
-    "purged": Kind(TUMBLING, _regular(10, 10), ls.every("2 seconds"), Trigger(early=EVERY, late=EVERY, purge=True), purge=True),
-    "by_event": Kind(TUMBLING, _regular(10, 10), ls.every("4 seconds", time="event"), Trigger(early=EVERY_EVENT, late=EVERY_EVENT)),
-    "forever": Kind(GLOBAL, lambda at_us: [(None, None)], ls.on_count(3), Trigger(at_end=False, early=COUNT, late=COUNT)),
-    "updated": Kind(GLOBAL, lambda at_us: [(None, None)], model=UPDATES, updates=True),
-    "by_epochs_slid": Kind(ls.sliding("4 seconds", every="2 seconds", time="processing"), _regular(4, 2), clock="epoch"),
+    "on_count": Kind(TUMBLING, _regular(10, 10), ls.on_count(3), COUNTED),
+    "purged": Kind(
+        TUMBLING, _regular(10, 10), ls.every("2 seconds"), Trigger(early=EVERY, late=EVERY, purge=True), purge=True
+    ),
+    "by_event": Kind(
+        TUMBLING,
+        _regular(10, 10),
+        ls.every("4 seconds", time="event"),
+        Trigger(early=EVERY_EVENT, late=EVERY_EVENT),
+    ),
+    "forever": Kind(GLOBAL, _one_window, ls.on_count(3), COUNTED),
+    "updated": Kind(GLOBAL, _one_window, model=UPDATES, updates=True),
     "by_epochs": Kind(ls.tumbling("3 seconds", time="processing"), _regular(3, 3), clock="epoch"),
-}  # fmt: skip
+    "by_epochs_slid": Kind(
+        ls.sliding("4 seconds", every="2 seconds", time="processing"), _regular(4, 2), clock="epoch"
+    ),
+}
 
 
 def _add(by_key: Any, name: str, kind: Kind) -> None:
@@ -178,6 +197,10 @@ def contents(_: Given) -> ls.Job:
     ).to(ls.files("out/threes"), name="threes")
     session = by_key.window(ls.session("3 seconds"))
     session.process(_listed, schema=LISTED, name="sessions").to(ls.files("out/sessions"), name="session_rows")
+    by_epochs = by_key.window(ls.session("2 seconds", time="processing")).process(_listed, schema=LISTED, name="visits")
+    by_epochs.select("k", "numbers").to(ls.files("out/visits"), name="visit_rows")
+    turns = by_key.window(Turns()).process(_listed, schema=LISTED, name="turns")
+    turns.select("k", "window_end", "numbers").to(ls.files("out/turns"), name="turn_rows")
     by_key.window(TUMBLING).reduce(_longest).select("k", "window_start", "n").to(
         ls.files("out/longest"), name="longest"
     )
@@ -192,7 +215,45 @@ def contents_expected(given: Given) -> Expected:
         (one.epoch, one.key, utc(one.start_us or 0), _of_longest([rows[place]["n"] for place in one.values]))
         for one in tumbling
     ]
-    return {**_counts(given), "session_rows": _sessions(given), "longest": longest}
+    visits = [(epoch, key, numbers) for epoch, key, _, _, numbers, _ in _sessions(given, 2 * SECOND, by_epochs=True)]
+    return {
+        **_counts(given),
+        "session_rows": _sessions(given, 3 * SECOND),
+        "visit_rows": visits,
+        "turn_rows": _turns(given),
+        "longest": longest,
+    }
+
+
+class Turns(ls.WindowAssigner):
+    """Windows of epoch time, chosen by a record's number."""
+
+    time = "processing"
+
+    def assign(self, record: Any) -> list[tuple[datetime, datetime]]:
+        start = utc(turn_start_us(record.n))
+        return [(start, start + timedelta(microseconds=TURN_US))]
+
+
+TURN_US = 3 * SECOND
+
+
+def turn_start_us(number: int | None) -> int:
+    """One of four turns of three seconds each."""
+    return epoch_time_us(0) + abs(number or 0) % 4 * TURN_US
+
+
+def _turns(given: Given) -> Rows:
+    """A turn is over when its epoch time has come; what comes then is late."""
+    held: dict[tuple[Any, int], list[Row]] = defaultdict(list)
+    for epoch, row in given.records():
+        end_us = turn_start_us(row["n"]) + TURN_US
+        if end_us > epoch_time_us(epoch):
+            held[row["k"], end_us].append(row)
+    return [
+        (next(e for e in range(100) if epoch_time_us(e) >= end_us), key, utc(end_us), [r["n"] for r in in_order(rows)])
+        for (key, end_us), rows in held.items()
+    ]
 
 
 def _of_longest(numbers: list[int | None]) -> int | None:
@@ -219,19 +280,18 @@ def _counts(given: Given) -> dict[str, Rows]:
     return {"counts": counts, "threes": threes}
 
 
-def _sessions(given: Given) -> Rows:
+def _sessions(given: Given, gap_us: int, *, by_epochs: bool = False) -> Rows:
     """Runs without a gap; a record is late if the session that it would be in is over."""
-    gap_us = 3 * SECOND
     live: dict[Any, list[Event]] = defaultdict(list)
     rows = [row for _, row in given.records()]
     found: Rows = []
-    for number, epoch in enumerate(_epochs(given)):
+    for number, epoch in enumerate(_by_epoch_time(given) if by_epochs else _epochs(given)):
         now_us = NEVER_US if epoch.watermark_us is None else epoch.watermark_us
         for key in live:
             for run in _runs(live[key], gap_us):
                 end_us = (run[-1].at_us or 0) + gap_us
                 if end_us <= now_us:
-                    values = [rows[one.value]["n"] for one in run]
+                    values = [row["n"] for row in in_order([rows[one.value] for one in run])]
                     found.append((number, key, utc(run[0].at_us or 0), utc(end_us), values, "on_time"))
                     live[key] = [one for one in live[key] if one not in run]
         for event in sorted(epoch.events, key=lambda one: (one.at_us is not None, one.at_us or 0)):
@@ -241,6 +301,14 @@ def _sessions(given: Given) -> Rows:
             if (run[-1].at_us or 0) + gap_us > now_us:
                 live[event.key].append(event)
     return found
+
+
+def _by_epoch_time(given: Given) -> list[Epoch]:
+    """Epochs whose clock is epoch time, for records and for windows."""
+    return [
+        Epoch(one.time_us, one.time_us, tuple(event._replace(at_us=one.time_us) for event in one.events))
+        for one in _epochs(given)
+    ]
 
 
 def _runs(events: list[Event], gap_us: int) -> list[list[Event]]:

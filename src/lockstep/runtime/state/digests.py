@@ -12,7 +12,17 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, BinaryType, DataType, DoubleType, FloatType, MapType, StructType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
 from lockstep.compile.digests import HASHES, digest_text, hash_columns
 from lockstep.runtime.state.state_metadata import StateOperator, state_operators
@@ -68,7 +78,8 @@ def _rows(
     frame = reader.options(**options).load(str(checkpoint))
     (what,) = options.values()
     columns = [
-        sf.col(f"`{part.name}`.`{field.name}`").alias(f"{part.name}.{number}")
+        # By number: two sums of one step are two fields of one name.
+        sf.col(part.name).cast(_numbered(part.dataType))[str(number)].alias(f"{part.name}.{number}")
         for part in frame.schema.fields
         if isinstance(part.dataType, StructType)
         for number, field in enumerate(part.dataType.fields)
@@ -78,6 +89,10 @@ def _rows(
     ]
     flat = frame.select(sf.lit(what).alias("store"), *columns)
     return flat.select(sf.lit(operator.number).alias("operator"), *hash_columns(flat.schema, "state"))
+
+
+def _numbered(kind: StructType) -> StructType:
+    return StructType([StructField(str(number), field.dataType) for number, field in enumerate(kind.fields)])
 
 
 def _is_comparable(kind: DataType, operator: StateOperator, *, exact_floats: bool, top: bool = True) -> bool:
