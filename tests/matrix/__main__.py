@@ -20,6 +20,8 @@ from tests.matrix.table import CASES
 
 REPORT = "matrix-report.html"
 SHAPES = (1, 2, 3)
+FOLDER = "my jobs, größer & más"
+"""People call their folders what they like."""
 
 
 def run(
@@ -31,7 +33,7 @@ def run(
         for partitions in shapes:
             told(f"{case.name}, {partitions} partitions ({len(table) + 1} of {len(cases) * len(shapes)})")
             with tempfile.TemporaryDirectory(prefix="lockstep-matrix-", ignore_cleanup_errors=True) as folder:
-                life = Life(case, session, Path(folder), partitions, seed)
+                life = Life(case, session, Path(folder) / FOLDER, partitions, seed)
                 table[case.name, partitions] = life.live(lambda cell: told(_line(cell)))
     return table
 

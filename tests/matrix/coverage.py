@@ -33,7 +33,6 @@ NOT_WANTED = {
     "FilesSource.on_bad_record = stop": "ends the job: a life goes on",
     "RollingAggregate.per_record = False": "Spark has an aggregation of its own for that",
     "RateSource.limit = None": "never ends: a life does, and its output is compared then",
-    "MapBatches.on_error = skip": "a batch fails as a whole: there is no record to be set aside",
     "Table.copy = given": "made by a running job",
     **{
         f"{kind}.guarantee = {one}": "inside a job all is exactly once"

@@ -12,7 +12,7 @@ from time import time
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.matrix.__main__ import chosen
+from tests.matrix.__main__ import FOLDER, chosen
 from tests.matrix.life import Cell, Life
 from tests.matrix.plants import PLANTS
 
@@ -23,7 +23,7 @@ def _lived(
     session: SparkSession, folder: Path, job: str, *, partitions: int, seed: int, only: Sequence[str] = ()
 ) -> list[Cell]:
     (case,) = chosen(job)
-    return Life(case, session, folder, partitions, seed).live(only=only)
+    return Life(case, session, folder / FOLDER, partitions, seed).live(only=only)
 
 
 def test_a_bit_of_everything_lives_through_everything(session: SparkSession, tmp_path: Path) -> None:

@@ -102,6 +102,12 @@ def _known(table: pa.Table) -> pa.Table:
     return table.filter(pc.is_valid(table["n"])).select(["k", "n"])
 
 
+def _strict(table: pa.Table) -> pa.Table:
+    if 9 in table["n"].to_pylist():
+        raise ValueError("nine")
+    return table.select(["n"])
+
+
 def python(_: Given) -> ls.Job:
     """The same with Python functions."""
     job = ls.Job("python")
@@ -111,6 +117,8 @@ def python(_: Given) -> ls.Job:
     source.flat_map(_letters, schema="letter string, n bigint").to(ls.files("out/letters"), name="letters")
     source.map_batches(_known, schema="k string, n bigint").to(ls.files("out/known"), name="known")
     source.map(_checked, schema="n bigint", on_error="skip", name="check").to(ls.files("out/checked"), name="checked")
+    strict = source.map_batches(_strict, schema="n bigint", on_error="skip", name="check_batches")
+    strict.to(ls.files("out/strict"), name="strict")
     flat = source.flat_map(_checked_letters, schema="n bigint", on_error="skip", name="check_each")
     flat.to(ls.files("out/flat"), name="flat_checked")
     return job
@@ -124,6 +132,7 @@ def python_expected(given: Given) -> Expected:
         "letters": [(e, *made.values()) for e, row in rows for made in _letters(row)],
         "known": [(e, *only(row, "k", "n")) for e, row in rows if row["n"] is not None],
         "checked": [(e, row["n"]) for e, row in rows if row["n"] != 9],
+        "strict": [(e, row["n"]) for e, row in rows if row["n"] != 9],
         "flat_checked": [(e, row["n"]) for e, row in rows if row["n"] != 9 for _ in range(2)],
     }
 
