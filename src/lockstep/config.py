@@ -48,10 +48,15 @@ class RunSettings(_Strict):
     Shorter than the lag timeout, or replicas that are busy with it would leave the set."""
     records_per_epoch_min: int = Field(default=100, ge=1)
     """The record limit adapts, but not below this."""
-    records_per_epoch_start: int = Field(default=20_000, ge=1)
-    """The record limit before anything was measured: a first start over a large backlog begins small."""
+    records_per_epoch_start: int = Field(default=1_000, ge=1)
+    """The record limit before anything was measured; it grows fourfold from one epoch to the next while that is quick.
+
+    After a restart the last epochs count as measured."""
     records_per_epoch_max: int = Field(default=2_000_000, ge=1)
     """Nor above this."""
+    max_ahead_s: Seconds = 86_400.0
+    """How far a source may be ahead in event time of another whose records it meets by time (in a join, or in a window
+    over a union) while that one has records to read. Whoever is further ahead waits, so that state stays small."""
     lead_epochs_max: int = Field(default=50, ge=1)
     """Nobody seals further than this beyond the slowest replica in the set."""
     lag_timeout_s: Seconds = 3.0

@@ -77,6 +77,12 @@ def test_trouble_strikes_before_and_after_every_step_and_in_the_midst_of_every_w
     assert sorted((struck | torn | starts | zombies) - set(found)) == []
 
 
+def test_sources_wait_for_slower_ones_and_every_promise_holds_all_the_same() -> None:
+    worlds = [run_seed(seed, random_scenario(seed)) for seed in range(12)]
+    waited = {source for world in worlds for entry in world.history.entries.values() for source in entry.held}
+    assert waited == {"clicks", "sensors"}
+
+
 def test_the_seeds_draw_everything_that_can_go_wrong() -> None:
     plain = Scenario()
     drawn = [random_scenario(seed) for seed in range(SEEDS)]

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 import lockstep as ls
 from lockstep.plan.joins import JoinKind
+from lockstep.store.protocols import Entry
 from tests.spark.conftest import NewTrial
-from tests.spark.harness import Trial
+from tests.spark.harness import ReplicaHere, Trial, optimized_plan, state_rows
 
 Row = dict[str, Any]
 Epochs = list[tuple[list[Row], list[Row]]]
@@ -137,6 +138,59 @@ def test_an_interval_join_pairs_what_came_in_time_and_gives_the_rest_when_it_has
         wanted = _answer(database, INTERVAL.format(**outer))
         assert _published(ran, f"o/{kind}") == wanted, kind
         assert len(wanted) > 30
+
+
+HISTORY = datetime(2023, 10, 1, tzinfo=UTC)
+"""Well before the epoch time of trials."""
+LOWER_US, UPPER_US = -2_000, 1_000_000
+AROUND_US = ((-2_001, -2_000), (-1_999, 0), (1_000_000, 1_000_001), (500, 999_999))
+"""Where the records of the large history are, around each of the small one: at the bounds to the microsecond."""
+
+
+def _histories(minutes: int) -> tuple[list[Row], list[Row]]:
+    small: list[Row] = [{"k": 1, "n": n, "at": HISTORY + timedelta(minutes=n)} for n in range(minutes)]
+    large = [
+        {"k": 1, "n": one["n"], "at": one["at"] + timedelta(microseconds=us)}
+        for one in small
+        for us in AROUND_US[one["n"] % len(AROUND_US)]
+    ]
+    return small, large
+
+
+def test_a_small_history_does_not_fill_the_state_of_a_join_with_a_large_one(trial: NewTrial) -> None:
+    job = ls.Job("histories", records_per_epoch_max=240, max_ahead_s="1 hour")
+    small, large = _timed(*_streams(job))
+    between = (f"{LOWER_US} microseconds", f"{UPPER_US} microseconds")
+    small.join(large, on="k", between=between, suffixes=("_s", "_l"), name="joined").to(ls.files("o"))
+    given, ran = _histories(minutes=800), trial(job)
+    replica = ran.start()
+    for name, rows in zip(("left", "right"), given, strict=True):
+        ran.put(name, rows)
+    kept = [_state_after(ran, replica, ran.seal())]
+    while (entry := ran.seal()).records:
+        kept.append(_state_after(ran, replica, entry))
+    kept.append(_state_after(ran, replica, entry))
+    wanted = [
+        (one["n"], other["n"], other["at"])
+        for one in given[0]
+        for other in given[1]
+        if LOWER_US <= (other["at"] - one["at"]) // timedelta(microseconds=1) <= UPPER_US
+    ]
+    found = [(row["n_s"], row["n_l"], row["at_l"]) for row in ran.rows("o")]
+    assert sorted(found) == sorted(wanted) and len(wanted) == 1200
+    # Of the small one an hour (60 records) and an epoch's share (120), of the large one what came since the watermark
+    # (240). Without waiting the small one is read when the large one is half through: 400 and 240.
+    assert max(kept) < 480 and kept[-1] < 20, kept
+    held = [entry.held for entry in ran.store.entries(0, len(kept)) if entry.held]
+    assert held and all(list(one) == ["left"] and list(one["left"]) == ["right"] for one in held)
+    condition = optimized_plan(replica).split("Join Inner", 1)[1].splitlines()[0]
+    assert "INTERVAL" not in condition, "a pair costs comparisons of numbers"
+    assert condition.index("unix_micros") < condition.index("as double"), "the exact one first: it decides"
+
+
+def _state_after(ran: Trial, replica: ReplicaHere, entry: Entry) -> int:
+    ran.wait(entry.epoch)
+    return state_rows(replica)
 
 
 WINDOW = """

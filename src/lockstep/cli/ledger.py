@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from lockstep.cli.output import iso_text, out, plain_table, print_json, span_text, time_text, to_stderr
+from lockstep.cli.output import iso_text, out, plain_table, print_json, span_text, time_text, to_stderr, waiting_text
 from lockstep.cli.project import project_of
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ def cut_text(cut: Cut) -> str:
 
 
 def _marks_text(entry: Entry) -> str:
-    return ", ".join(f"{step} {'none yet' if mark is None else time_text(mark)}" for step, mark in entry.marks.items())
+    marks = [f"{step} {'none yet' if mark is None else time_text(mark)}" for step, mark in entry.marks.items()]
+    return "; ".join(filter(None, [", ".join(marks), waiting_text(entry.held)]))
 
 
 def _as_json(line: _Line) -> dict[str, Any]:
@@ -145,6 +146,7 @@ def _as_json(line: _Line) -> dict[str, Any]:
         "records": entry.records,
         "cut": {source: dict(positions) for source, positions in entry.cut.items()},
         "marks_us": dict(entry.marks),
+        "held_back_us": {source: dict(others) for source, others in entry.held.items()},
         "sealed_by": entry.sealed_by,
         "published_by": published.replica if published else None,
         "published_us": published.published_us if published else None,

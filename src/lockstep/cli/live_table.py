@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from lockstep.cli.events import event_style, event_text, is_divergence
-from lockstep.cli.output import plain_table, span_text, time_text
+from lockstep.cli.output import plain_table, rate_text, span_text, time_text, waiting_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -88,6 +88,8 @@ def live_table(job: str, overview: Overview, note: str = "") -> Group:
         parts.append(Text(f"{health.reason}: {_WAIT_NOTE}", style="dim"))
     elif health.state == "healthy" and not all(one.within_lead for one in health.replicas):
         parts.append(Text(health.reason, style="yellow"))
+    if overview.held:
+        parts.append(Text(waiting_text(overview.held), style="dim"))
     if note:
         parts.append(Text(note, style="bold"))
     return Group(*parts)
@@ -97,7 +99,7 @@ def _job_line(job: str, overview: Overview) -> Text:
     state = overview.health.state
     line = Text.assemble((job, "bold"), "  ", (state, STATE_STYLES[state]))
     if overview.head_epoch >= 0:
-        line.append(f"  epoch {overview.head_epoch:,}  {overview.rows_per_s:,.0f} rows/s")
+        line.append(f"  epoch {overview.head_epoch:,}  {rate_text(overview.rows_per_s)} rows/s")
     if overview.latency_ms.get("count"):
         p50, p99 = (span_text(overview.latency_ms[name]) for name in ("p50", "p99"))
         line.append(f"  latency p50 {p50}, p99 {p99}")

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from lockstep.cli.events import event_text, is_divergence
-from lockstep.cli.output import iso_text, span_text, time_text
+from lockstep.cli.output import iso_text, rate_text, span_text, time_text, waiting_text
 from lockstep.clock import wall_us
 
 if TYPE_CHECKING:
@@ -95,12 +95,14 @@ def status_line(job: str, overview: Overview) -> str:
     parts = [f"{job} {health.state}"]
     if overview.head_epoch >= 0:
         parts.append(f"epoch {overview.head_epoch}")
-        parts.append(f"{overview.rows_per_s:.0f} rows/s")
+        parts.append(f"{rate_text(overview.rows_per_s)} rows/s")
     if overview.latency_ms.get("count"):
         p50, p99 = (span_text(overview.latency_ms[name]) for name in ("p50", "p99"))
         parts.append(f"latency p50 {p50} p99 {p99}")
     if overview.dead_letters:
         parts.append(f"{overview.dead_letters} dead letters")
+    if overview.held:
+        parts.append(waiting_text(overview.held))
     replicas = "; ".join(_replica_words(one) for one in health.replicas)
     why = f" ({health.reason})" if health.state in ("degraded", "stalled") else ""
     return f"{', '.join(parts)}{why}: {replicas}"
@@ -138,7 +140,8 @@ def overview_json(job: str, overview: Overview) -> dict[str, Any]:
         if overview.head_time_us is None
         else {"epoch": overview.head_epoch, "epoch_time": iso_text(overview.head_time_us)},
         "published_epoch": overview.published_epoch,
-        "rows_per_s": round(overview.rows_per_s, 1),
+        "rows_per_s": round(overview.rows_per_s, 3),
+        "held_back_us": overview.held,
         "latency_last_minute_ms": {name: round(value, 1) for name, value in overview.latency_ms.items()},
         "dead_letters": overview.dead_letters,
         "replicas": [replica_json(replica) for replica in health.replicas],

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lockstep.cli.ledger import JobName
 from lockstep.cli.live_table import STATE_STYLES, replica_table
-from lockstep.cli.output import iso_text, out, print_json, span_text
+from lockstep.cli.output import iso_text, out, print_json, rate_text, span_text, waiting_text
 from lockstep.cli.plain_lines import overview_json
 from lockstep.cli.project import project_of
 from lockstep.clock import wall_us
@@ -93,7 +93,9 @@ def _show(report: dict[str, Any], overview: Overview) -> None:
         out.print(Text(f"spare: {'ready' if spare['ready'] else 'booting'}, pid {spare['pid']}"))
     out.print()
     if overview.rows_per_s:
-        out.print(Text(f"rows/s: {overview.rows_per_s:,.0f}"))
+        out.print(Text(f"rows/s: {rate_text(overview.rows_per_s)}"))
+    if overview.held:
+        out.print(Text(f"held back: {waiting_text(overview.held)}"))
     _show_latency(report["latency_ms"])
     _show_divergence(report)
     if overview.dead_letters:

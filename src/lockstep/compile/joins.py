@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from lockstep.clock import US_PER_S
 from lockstep.compile.hidden import EVENT_TIME, MARK, TYPES
 from lockstep.compile.keyed import _keyed, operator_of
 from lockstep.compile.order import order_of
@@ -28,24 +29,46 @@ from lockstep.store.arrow import arrow_schema
 _SPARKS_NAMES = {"inner": "inner", "left": "left_outer", "right": "right_outer", "full": "full_outer"}
 _SIDES: tuple[Side, Side] = ("left", "right")
 _MATCHED = "__matched"
+_MILLISECOND_US = 1_000
 _BROADCAST_BYTES_MAX = 64 << 20
 """A table up to this size on disk is sent whole to every task; a larger one is for Spark to decide."""
 
 
 @_lower.register
 def _interval_join(step: IntervalJoin, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
-    """Keys equal, and the right time within the bounds: from these Spark finds out how long to keep a record."""
+    """Keys equal, and the right time within the bounds."""
     _check_types(step, inputs[0].frame, inputs[1].frame)
     keeping = id(step) in context.keeping
     left, right = _with_time(inputs[0], "left", keeping=keeping), _with_time(inputs[1], "right", keeping=keeping)
     left_time, right_time = sf.col(_time("left")), sf.col(_time("right"))
-    in_time = (right_time >= left_time + _interval(step.lower_us)) & (
-        right_time <= left_time + _interval(step.upper_us)
-    )
-    frame = left.join(right, _keys_equal(step) & in_time, _SPARKS_NAMES[step.how])
+    condition = _keys_equal(step) & _in_time(step, left_time, right_time) & _lasting(step, left_time, right_time)
+    frame = left.join(right, condition, _SPARKS_NAMES[step.how])
     # Without a partner one of the two is null, and greatest passes over it.
     at = (sf.greatest(left_time, right_time) - _interval(1)).alias(EVENT_TIME)
     return _result(step, frame, [], at, keeping=keeping)
+
+
+def _in_time(step: IntervalJoin, left_time: SparkColumn, right_time: SparkColumn) -> SparkColumn:
+    """Whether the bounds hold, on integers: it is asked for every pair of records of a key.
+
+    A timestamp plus an interval goes through the calendar for each pair, with objects on the way. And Spark must not
+    take this condition for one that tells how long to keep records, as it would with a comparison (it does not
+    understand ``unix_micros``, and says so in the log of every epoch): so, a span that the bounds leave as it is.
+    """
+    span_us = sf.unix_micros(right_time) - sf.unix_micros(left_time)
+    return sf.least(sf.greatest(span_us, sf.lit(step.lower_us)), sf.lit(step.upper_us)) == span_us
+
+
+def _lasting(step: IntervalJoin, left_time: SparkColumn, right_time: SparkColumn) -> SparkColumn:
+    """What Spark reads to find out how long to keep a record; it holds wherever :func:`_in_time` does.
+
+    Spark understands comparisons of timestamps, plus intervals or casts to numbers plus seconds; two casts cost next to
+    nothing. Numbers of seconds are not exact to the microsecond, so the bounds are a millisecond wider: as long as
+    Spark keeps records beyond a bound that is included.
+    """
+    left_s, right_s = left_time.cast("double"), right_time.cast("double")
+    earliest_s, latest_s = (step.lower_us - _MILLISECOND_US) / US_PER_S, (step.upper_us + _MILLISECOND_US) / US_PER_S
+    return (right_s > left_s + sf.lit(earliest_s)) & (right_s < left_s + sf.lit(latest_s))
 
 
 def _with_time(given: Lowered, side: Side, *, keeping: bool) -> DataFrame:

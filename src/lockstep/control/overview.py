@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
@@ -44,6 +44,8 @@ class Overview:
     latency_ms: dict[str, float]
     """p50, p99, max and count over the last minute."""
     events: tuple[Event, ...]
+    held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The sources that wait, since they are ahead in event time: of which other one, by how many microseconds."""
     dead_letters: int = 0
     """How many wait for somebody."""
 
@@ -92,6 +94,7 @@ class Watcher:
             rows_per_s=rows_per_s(published, now_us),
             latency_ms=latency_ms([one for one in published if one.published_us >= now_us - _us(LATENCY_WINDOW_S)]),
             events=tuple(events),
+            held=head.held if head else {},
             dead_letters=self._dead_letters.open(),
         )
 
@@ -138,6 +141,12 @@ def rows_per_s(published: Sequence[Published], now_us: int) -> float:
     >>> rows_per_s([one, two], 3 * US_PER_S), rows_per_s([], 3 * US_PER_S)
     (250.0, 0.0)
 
+    Where records come too seldom for that, the last minute counts instead: a trickle is not nothing.
+
+    >>> trickle = [Published(e, "r0", e * US_PER_S, int(e == 20), None, None, 0.1) for e in range(51)]
+    >>> rows_per_s(trickle, 50 * US_PER_S)
+    0.02
+
     Where epochs take longer than the window, the newest one counts, over the time since it was begun.
 
     >>> rows_per_s([Published(7, "r0", 60 * US_PER_S, 90_000, None, None, 25.0)], 80 * US_PER_S)
@@ -145,6 +154,8 @@ def rows_per_s(published: Sequence[Published], now_us: int) -> float:
     """
     in_order = sorted(published, key=lambda one: one.published_us)
     window = [one for one in in_order if one.published_us >= now_us - _us(RATE_WINDOW_S)]
+    if not any(one.records for one in window[1:]):
+        window = in_order
     if len(window) > 1:
         begun_us, rows = window[0].published_us, sum(one.records for one in window[1:])
     elif in_order:

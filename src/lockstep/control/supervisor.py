@@ -19,6 +19,7 @@ from lockstep.control.judging import judge
 from lockstep.control.processes import LockHolder, ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.supervision import (
+    BEHIND_TIMEOUT_S,
     COMPUTING,
     Action,
     GiveUp,
@@ -483,8 +484,9 @@ def _computes(said: Progress | None) -> bool:
 def _note_lag(slot: Slot, said: Progress | None, head: int, now: int, lead: int) -> None:
     """Remember since when, and how far, a replica has been behind the lead."""
     lag = head - said.epoch if said is not None else 0
-    # What it falls behind before its first epoch is no sign that it does not gain.
-    if not _computes(said) or lag <= lead:
+    in_large_epoch = said is not None and now - said.moved_us > BEHIND_TIMEOUT_S * US_PER_S
+    # What it falls behind before its first epoch, or within one that takes its time, is no sign that it does not gain.
+    if not _computes(said) or lag <= lead or in_large_epoch:
         slot.behind_since_us = None
     elif slot.behind_since_us is None:
         slot.behind_since_us, slot.behind_then_epochs = now, lag

@@ -21,8 +21,8 @@ _DISORDER = 8
 """Event times are out of order by at most so many records."""
 
 TIME_STEPS = (
-    TimeStep("click_time", ("clicks",), out_of_order_us=_DISORDER * SPACING_US, idle_after_us=None),
-    TimeStep("sensor_time", ("sensors",), out_of_order_us=_DISORDER * SPACING_US, idle_after_us=2 * US_PER_S),
+    TimeStep("click_time", ("clicks",), _DISORDER * SPACING_US, idle_after_us=None, meets=("sensors",)),
+    TimeStep("sensor_time", ("sensors",), _DISORDER * SPACING_US, idle_after_us=2 * US_PER_S, meets=("clicks",)),
 )
 _STEP_OF = {source: step.id for step in TIME_STEPS for source in step.sources}
 _NOWHERE: Mapping[str, int] = {}

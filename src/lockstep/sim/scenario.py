@@ -11,6 +11,7 @@ SETTINGS = RunSettings(
     epoch_interval_s=0.3,
     heartbeat_interval_s=1.0,
     records_per_epoch_start=40,
+    max_ahead_s=1.0,
     lead_epochs_max=6,
     lag_timeout_s=1.5,
     seed_beyond_epochs=4,

@@ -60,6 +60,8 @@ class Entry:
     sealed_by: str = ""
     ending: int = 0
     """In a run until done: how many epochs in a row, this one included, had no records after the input's end."""
+    held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The sources that were held back: of which other one each is ahead, and by how many microseconds."""
 
 
 @dataclass(frozen=True)

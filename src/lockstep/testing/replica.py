@@ -49,7 +49,8 @@ class SealerByHand(Sealer):
         """Seal the next epoch with everything that its sources have; with ``ending`` nothing comes after that."""
         previous = self._store.head()
         epoch = previous.epoch + 1 if previous else 0
-        self._clock, self._observed, self._limit = (lambda: epoch_time_us), observed, RECORDS_MAX
+        self._clock, self._observed = (lambda: epoch_time_us), observed
+        self._limit = min(RECORDS_MAX, self._settings.records_per_epoch_max)
         advances = self._advances(previous, epoch_time_us)
         has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
         ended = self._ending(previous, advances, has_data=has_data) if ending else 0

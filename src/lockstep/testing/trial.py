@@ -42,6 +42,8 @@ WAIT_S = 180.0
 """For one epoch. They take a fraction of a second each, but machines that run tests can be very busy."""
 CODE = "code"
 """The hash of the code around the plan: in a test only the plan changes."""
+NEVER_AHEAD_S = 1e9
+"""Thirty years: an epoch of a test holds what the test put into it, unless it asks for less."""
 _POLL_S = 0.01
 
 
@@ -59,7 +61,8 @@ class Trial:
         self.replicas: dict[str, ReplicaHere] = {}
         self.now_us = START_US
         """The newest epoch's time."""
-        self._settings = Settings.model_validate({"run": {**job.options, **settings}}).model_dump(mode="json")
+        run_settings = {"max_ahead_s": NEVER_AHEAD_S, **job.options, **settings}
+        self._settings = Settings.model_validate({"run": run_settings}).model_dump(mode="json")
         self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
         self._store_folder = folder / ".lockstep"
         self.store = open_store(self._store_folder, job.name)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import lockstep as ls
 from lockstep.plan.joins import JoinKind
 from tests.matrix.case import Case, Expected, Given, Row, Rows
-from tests.matrix.clock import first_epoch, micros, watermarks
+from tests.matrix.clock import MILLISECOND_US, first_epoch, micros, watermarks
 from tests.matrix.inputs import SCHEMA, only, two_sides
 from tests.matrix.jobs.windows import utc
 
@@ -102,7 +102,8 @@ def _in_time(records: Sequence[tuple[int, Row]], passed: Sequence[int]) -> list[
 
 
 def _after(passed: Sequence[int], epoch: int, row: Row, wait_s: int) -> int:
-    return first_epoch(passed, micros(row["at"]) + wait_s * SECOND, epoch, beyond=True)
+    # Event time has passed it by a millisecond: that is how fine Spark counts.
+    return first_epoch(passed, micros(row["at"]) + wait_s * SECOND + MILLISECOND_US, epoch, beyond=True)
 
 
 TEN, TWENTY = ls.tumbling("10 seconds"), ls.sliding("20 seconds", every="10 seconds")

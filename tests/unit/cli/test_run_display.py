@@ -102,7 +102,7 @@ def test_plain_lines_tell_a_change_at_once_and_otherwise_wait(capsys: pytest.Cap
 
 def test_a_status_line_holds_what_the_table_does() -> None:
     line = status_line("failed-logins", DEGRADED)
-    for part in ("epoch 12345", "1003 rows/s", "p50 240 ms", "p99 512 ms", "r1 is seeding", "r0 running at 12345"):
+    for part in ("epoch 12345", "1,003 rows/s", "p50 240 ms", "p99 512 ms", "r1 is seeding", "r0 running at 12345"):
         assert part in line
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ import pytest
 
 from lockstep.clock import wall_us
 from lockstep.control.health import History, Limits, judge_health
-from lockstep.control.overview import RUN_BEGAN
+from lockstep.control.overview import RUN_BEGAN, rows_per_s
 from lockstep.store.dead_letters import DeadLetterWriter, Letter
-from lockstep.store.protocols import Digest, Divergence, Entry, Progress, Published, Store
+from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Progress, Published, Store
 from lockstep.store.sqlite_store import open_store
 from tests.unit.cli.conftest import Call
 
@@ -175,6 +176,49 @@ def test_status_tells_divergence_and_dead_letters(lockstep: Call, store: Store, 
     said = lockstep("status").out
     assert "row 1 differs" in said
     assert "dead letters: 1 wait; lockstep dead-letters alerts lists them" in said
+
+
+def test_a_job_whose_executor_is_lost_is_stalled_although_every_replica_reports(lockstep: Call, tmp_path: Path) -> None:
+    """Both replicas say every half second that they run, within the lead; their epochs just do not end."""
+    store, now = open_store(tmp_path / ".lockstep", "alerts"), wall_us()
+    holder = store.begin("r0", os.getpid())
+    store.begin("r1", os.getpid())
+    for epoch, ago_s in ((0, 27), (1, 26)):
+        store.seal(Entry(epoch, now - ago_s * SECOND, {}, records=500), holder)
+        store.add_published(Published(epoch, "r0", now - ago_s * SECOND, 500, None, None, 0.1))
+    store.seal(Entry(2, now - 25 * SECOND, {}, records=500), holder)
+    for name in ("r0", "r1"):
+        store.report(
+            Progress(
+                name, 1, os.getpid(), "running", 1, working_on=2, begun_us=now - 25 * SECOND, tasks=4, updated_us=now
+            )
+        )
+    said = lockstep("status", "--json")
+    report = said.json()
+    assert (said.code, report["state"], report["healthy"]) == (1, "stalled", False)
+    assert "nothing was published for 26 s; r0: epoch 2 under way for 25 s, 0 of 4 tasks done" in report["reason"]
+    assert report["rows_per_s"] == pytest.approx(500 / 27, rel=0.1), "what was read lately counts, over all the time"
+    store.close()
+
+
+def test_records_that_come_in_the_midst_of_empty_epochs_are_a_rate_too() -> None:
+    """A record every 20 s, and an epoch every second: of the last ten seconds none may have one."""
+    published = [
+        Published(epoch, "r0", NOW - (49 - epoch) * SECOND, int(epoch in (5, 25)), None, None, 0.1)
+        for epoch in range(50)
+    ]
+    assert rows_per_s(published, NOW) == pytest.approx(2 / 49)
+    assert rows_per_s([one for one in published if one.epoch > 30], NOW) == 0
+
+
+def test_status_and_ledger_say_which_source_waits_and_why(lockstep: Call, store: Store) -> None:
+    day_us, head = 86_400 * SECOND, store.head()
+    assert head is not None
+    held = {"clicks": {"orders": 31 * day_us}}
+    store.seal(replace(head, epoch=5, epoch_time_us=wall_us(), held=held), Holder("r0", 1))
+    assert "held back: clicks waits, 31.0 days ahead of orders in event time" in lockstep("status").out
+    assert lockstep("status", "--json").json()["held_back_us"] == held
+    assert lockstep("ledger", "--json").json()["entries"][-1]["held_back_us"] == held
 
 
 def test_status_of_a_job_whose_replicas_are_gone_ends_with_1(lockstep: Call, store: Store) -> None:

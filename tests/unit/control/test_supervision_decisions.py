@@ -8,6 +8,7 @@ import pytest
 
 from lockstep.config import RunSettings
 from lockstep.control.supervision import GiveUp, Kill, Seen, Start, StopJob, backoff_s, decide
+from lockstep.control.supervisor import Slot, _note_lag
 from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR
 from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
 
@@ -161,6 +162,20 @@ def test_an_epoch_that_is_too_large_for_this_machine_is_given_the_time_it_needs(
     one_task = replace(slow, active_us=NOW_US - 3600 * S)
     assert _decided(Seen("r0", True, started_us, one_task, busy_us=NOW_US - 5 * S)) == [], "it uses the processor"
     assert isinstance(_decided(Seen("r0", True, started_us, one_task, busy_us=NOW_US - 400 * S))[0], Kill)
+
+
+def test_what_a_replica_falls_behind_within_one_large_epoch_is_not_held_against_it() -> None:
+    """Another one passed it quickly, and goes on sealing: hundreds of epochs wait for this one when it is done."""
+    slot, began_us = Slot("r1"), NOW_US - 600 * S
+    inside = said("r1", 7, working_on=8, active_ago_s=2, moved_ago_s=600)
+    for after_s in range(0, 600, 5):
+        head, now_us = 100 + after_s * 10, began_us + after_s * S
+        word = replace(inside, active_us=now_us)
+        _note_lag(slot, word, head, now_us, lead=50)
+        one = Seen("r1", True, began_us, word, behind_since_us=slot.behind_since_us, behind_then_epochs=93)
+        assert decide([one, _running("r0", head)], head, now_us, SETTINGS) == []
+    _note_lag(slot, replace(inside, epoch=8, moved_us=NOW_US), head=6100, now=NOW_US, lead=50)
+    assert (slot.behind_since_us, slot.behind_then_epochs) == (NOW_US, 6092), "from here on it has to gain"
 
 
 def test_a_replica_that_turns_in_circles_is_replaced_once_another_has_passed() -> None:

@@ -17,12 +17,13 @@ from lockstep.runtime.decide.pacing import (
     View,
     Wait,
     decide,
+    first_record_limit,
     in_set,
     next_record_limit,
     seal_interval_s,
     smoothed_s,
 )
-from lockstep.store.protocols import Progress
+from lockstep.store.protocols import Progress, Published
 from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
 
 SETTINGS = RunSettings(epoch_interval_s=0.1, heartbeat_interval_s=1.0, lead_epochs_max=10, lag_timeout_s=3.0)
@@ -109,15 +110,17 @@ def test_a_replica_with_nothing_to_do_stays_in_the_set() -> None:
     epoch_s=st.floats(0.001, 1000),
     fixed_s=st.floats(0, 10),
     waited_s=st.floats(0, 1000),
+    before_s=st.floats(0, 1000),
     cold=st.booleans(),
 )
 def test_the_record_limit_stays_within_its_bounds_and_grows_in_steps(
-    limit: int, records: int, epoch_s: float, fixed_s: float, waited_s: float, *, cold: bool
+    limit: int, records: int, epoch_s: float, fixed_s: float, waited_s: float, before_s: float, *, cold: bool
 ) -> None:
     settings = RunSettings(records_per_epoch_min=100, records_per_epoch_max=2_000_000)
-    new = next_record_limit(limit, records, epoch_s, settings, fixed_s, waited_s=waited_s, cold=cold)
+    more = {"waited_s": waited_s, "before_s": before_s}
+    new = next_record_limit(limit, records, epoch_s, settings, fixed_s, cold=cold, **more)
     assert 100 <= new <= 2_000_000
-    assert new <= GROWTH * limit
+    assert new <= GROWTH * max(limit, records)
     assert not cold or new >= limit
 
 
@@ -154,12 +157,14 @@ def test_slow_records_still_make_epochs_smaller() -> None:
 
 def _worked_off(settings: RunSettings, backlog: int = 4_000_000) -> list[tuple[int, float]]:
     """Records and seconds of the epochs in which a backlog ends: 0.4 s each and 5 us a record, cold ones 2 s more."""
-    limit, cost, now_s, done = 20_000, EpochCost(), 0.0, list[tuple[int, float]]()
+    limit, cost, now_s, done = first_record_limit(settings), EpochCost(), 0.0, list[tuple[int, float]]()
     while backlog:
         records, cold = min(limit, backlog), len(done) < COLD_EPOCHS
         took_s = 0.4 + records * 5e-6 + (2 if cold else 0)
         cost = cost if cold else cost.after(records, took_s)
-        limit = next_record_limit(limit, records, took_s, settings, cost.fixed_s, cold=cold, waited_s=now_s)
+        if done:
+            more = {"waited_s": now_s, "before_s": done[-1][1]}
+            limit = next_record_limit(limit, records, took_s, settings, cost.fixed_s, cold=cold, **more)
         backlog, now_s = backlog - records, now_s + took_s
         done.append((records, took_s))
     return done
@@ -172,9 +177,37 @@ def test_a_backlog_is_worked_off_in_large_epochs_and_none_of_them_outlasts_the_l
     warm_s = sum(took_s for _, took_s in done[COLD_EPOCHS:])
     patient_s = sum(took_s for _, took_s in _worked_off(RunSettings(epoch_target_behind_s=0))[COLD_EPOCHS:])
     assert warm_s < 0.8 * patient_s, "whoever is behind is not held to epochs of a second"
-    assert all(records == 20_000 for records, _ in done[:COLD_EPOCHS]), "being cold is not having slow records"
-    large = next(number for number, (records, _) in enumerate(done) if records > 300_000)
+    cold = [records for records, _ in done[: COLD_EPOCHS + 1]]
+    assert cold == [1000, 1000, 2000, 4000, 8000, 16_000], "being cold is not having slow records"
+    large = next(number for number, (records, _) in enumerate(done) if records > 150_000)
     assert large <= COLD_EPOCHS + 3, "and few steps lead to the large ones"
+
+
+def test_a_first_epoch_is_small_and_slow_records_are_found_before_it_is_large() -> None:
+    """A join of one key: each pair takes 1 us. 20,000 records at once took 100 s, and were begun again and again."""
+    settings = RunSettings()
+    limit, cost, before_s, took = first_record_limit(settings), EpochCost(), 0.0, list[float]()
+    for number in range(20):
+        took_s = 0.3 + (limit / 2) ** 2 * 1e-6
+        took.append(took_s)
+        cold = number < COLD_EPOCHS
+        cost = cost if cold else cost.after(limit, took_s)
+        if before_s:
+            limit = next_record_limit(limit, limit, took_s, settings, cost.fixed_s, cold=cold, before_s=before_s)
+        before_s = took_s
+    assert took[0] < 1 and max(took) < 10
+    assert all(took_s < settings.lag_timeout_s for took_s in took[-5:])
+
+
+def test_after_a_restart_the_epochs_before_say_how_large_one_may_be() -> None:
+    def published(records: int, epoch_s: float) -> Published:
+        return Published(1, "r0", 0, records, None, None, epoch_s)
+
+    live = [published(10, 0.1), published(200, 0.2)]
+    assert first_record_limit(RunSettings(), live) == 1000, "small ones say nothing"
+    slow = [published(500_000, 9.0), published(40_000, 1.5)]
+    assert first_record_limit(RunSettings(), [*live, *slow]) == 10_000
+    assert first_record_limit(RunSettings(records_per_epoch_max=300), slow) == 300
 
 
 def test_a_record_that_waited_long_is_no_backlog_if_its_epoch_was_not_full() -> None:

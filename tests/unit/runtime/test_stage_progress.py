@@ -87,7 +87,7 @@ def test_cold_epochs_do_not_lower_the_record_limit_and_warm_ones_do(tmp_path: An
     progress = StageProgress(store, Holder("r0", 1), {1: -1}, settings, sealer, lambda: None, elapsed_s=lambda: now[0])
     for epoch in range(COLD_EPOCHS + 3):
         progress.begun(epoch)
-        now[0] += 4.0
+        now[0] += 5.0
         progress.done(1, Entry(epoch, 0, {}, records=1000), [])
     assert sealer.limits[:COLD_EPOCHS] == [1000] * COLD_EPOCHS
     assert sealer.limits[-1] is not None and sealer.limits[-1] < 1000

@@ -10,7 +10,7 @@ from lockstep.plan.graph import Graph
 from lockstep.plan.joins import IntervalJoin
 from lockstep.plan.loops import loop_journal
 from lockstep.plan.stages import Boundary, Stage, stage_journal
-from lockstep.plan.steps import EventTime, event_times_before, sources_before
+from lockstep.plan.steps import EventTime, event_times_before, sources_before, upstream
 from lockstep.store.protocols import Entry
 
 PAUSE_US = 10_000_000
@@ -32,6 +32,8 @@ class TimeStep:
     follows: tuple[tuple[str, int], ...] = ()
     """For a journal inside the job: the time steps (and their disorder) of the stage that writes it, whose event time
     its own one follows."""
+    meets: tuple[str, ...] = ()
+    """The other sources whose records meet these in some step by time: none of them should be far ahead."""
 
 
 def next_marks(
@@ -51,7 +53,7 @@ def next_marks(
     And while no record came at all, event time has not begun: what comes first may be a history of any age.
     """
     found: dict[str, int | None] = {}
-    known = {step.id: _known_mark(step, previous, observed.get(step.id)) for step in steps}
+    known = {step.id: known_mark(step, previous, observed.get(step.id)) for step in steps}
     has_begun = any(mark is not None for mark in known.values())
     for step in steps:
         if step.follows:
@@ -93,7 +95,8 @@ def _was_paused(previous: Entry | None, epoch_time_us: int, pause_us: int) -> bo
     return previous is not None and epoch_time_us - previous.epoch_time_us > pause_us
 
 
-def _known_mark(step: TimeStep, previous: Entry | None, observed: int | None) -> int | None:
+def known_mark(step: TimeStep, previous: Entry | None, observed: int | None) -> int | None:
+    """The highest event time that is known of a step: what the epochs before were sealed with, and saw."""
     if previous is None:
         return None
     return _later(previous.marks.get(step.id), observed)
@@ -135,7 +138,14 @@ def is_over(entry: Entry | None, steps: tuple[TimeStep, ...]) -> bool:
 def time_steps(graph: Graph) -> tuple[TimeStep, ...]:
     """What sealing has to know of the job's ``event_time`` steps, and of the journals inside it that carry time."""
     declared = [
-        TimeStep(step.id, sources_before(step), step.out_of_order_us, step.idle_after_us, _level(graph, step))
+        TimeStep(
+            step.id,
+            sources_before(step),
+            step.out_of_order_us,
+            step.idle_after_us,
+            _level(graph, step),
+            meets=_meets(graph, step),
+        )
         for step in graph.event_times
     ]
     inside = [_of_boundary(graph, boundary) for boundary in graph.boundaries if boundary.follows]
@@ -162,6 +172,19 @@ def _held_back_us(stage: Stage) -> int:
     """How long after its time a record may leave a stage: an outer join waits for as long as a match may come."""
     outer = [step for step in stage.steps if isinstance(step, IntervalJoin) and step.how != "inner"]
     return max((max(step.upper_us, -step.lower_us, 0) for step in outer), default=0)
+
+
+def _meets(graph: Graph, step: EventTime) -> tuple[str, ...]:
+    """The other sources whose records wait in state together with those of ``step``.
+
+    Results of a step with state have times of their own, which say nothing of how far its sources were read.
+    """
+    if any(before.stateful for before in upstream(step)):
+        return ()
+    mine = set(sources_before(step))
+    together = [event_times_before(later) for later in graph.steps if later.stateful]
+    groups = [{source for each in times for source in sources_before(each)} for times in together]
+    return tuple(sorted({source for group in groups if mine & group for source in group} - mine))
 
 
 def _level(graph: Graph, step: EventTime) -> int:

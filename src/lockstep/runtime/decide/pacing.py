@@ -7,12 +7,12 @@ epoch's cost is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
-from lockstep.store.protocols import Progress
+from lockstep.store.protocols import Progress, Published
 
 SLACK = 1.3
 """The interval is at least this much longer than the slowest replica's epoch, or it could never gain on the head."""
@@ -30,6 +30,10 @@ GROWTH = 4
 was seen speaks for more, since the line may lie and an epoch that is far too long throws replicas out of the set."""
 COLD_EPOCHS = 5
 """The first epochs of a process also compile and load: they may raise the record limit, and do not lower it."""
+ABOUT_AS_LONG = 1.5
+"""An epoch that took at most this much longer than the one before, with as many records or more, took about as long."""
+LIMIT_LEARNED_EPOCHS = 50
+"""So many of the newest epochs of the run before tell how large a first epoch may be."""
 FRESH_S = 5.0
 """A replica that said nothing for this long is not counted; it reports once a second even when idle."""
 _LIVE = frozenset({"running", "catching-up"})
@@ -175,13 +179,24 @@ class EpochCost:
         return max(0.0, took_s - slope * mean)
 
 
-def first_record_limit(settings: RunSettings) -> int:
-    """The record limit before anything was measured.
+def first_record_limit(settings: RunSettings, before: Iterable[Published] = ()) -> int:
+    """The record limit of a process that has measured nothing yet.
 
-    >>> first_record_limit(RunSettings(records_per_epoch_max=5000))
-    5000
+    Nobody knows what a record costs: in a join of few keys each one meets all others, and 20,000 of them can take
+    minutes. 1,000 are 400 times fewer pairs. It is no loss for long: GROWTH raises the limit to 4,000, 16,000, 64,000,
+    256,000 from one epoch to the next, so a backlog costs some four epochs more.
+
+    >>> first_record_limit(RunSettings()), first_record_limit(RunSettings(records_per_epoch_max=500))
+    (1000, 500)
+
+    After a restart the epochs ``before`` tell what can be done in time; a process that is cold begins with a quarter.
+
+    >>> first_record_limit(RunSettings(), [Published(7, "r1", 0, 80_000, None, None, epoch_s=1.6)])
+    20000
     """
-    return min(settings.records_per_epoch_start, settings.records_per_epoch_max)
+    slow_s = max(settings.epoch_target_s, settings.epoch_target_behind_s)
+    in_time = max((one.records for one in before if one.epoch_s <= slow_s), default=0)
+    return min(max(settings.records_per_epoch_start, in_time // GROWTH), settings.records_per_epoch_max)
 
 
 def next_record_limit(
@@ -193,6 +208,7 @@ def next_record_limit(
     *,
     cold: bool = False,
     waited_s: float = 0.0,
+    before_s: float = 0.0,
 ) -> int:
     """The record limit after an epoch of ``records`` took ``epoch_s``: aim at the target time, in steps of GROWTH.
 
@@ -220,6 +236,17 @@ def next_record_limit(
     >>> next_record_limit(1000, 1000, 4.0, RunSettings(epoch_target_s=1.0), cold=True)
     1000
 
+    If it took about as long as the one before it (``before_s``), twice as many are tried: where records are not what
+    takes the time, a small first limit must not last.
+
+    >>> next_record_limit(1000, 1000, 3.0, RunSettings(epoch_target_s=1.0), cold=True, before_s=3.5)
+    2000
+
+    An epoch that another replica sealed may be larger than the limit here; that it went well counts.
+
+    >>> next_record_limit(1000, 50_000, 0.8, RunSettings(epoch_target_s=1.0))
+    62500
+
     Records that had waited long before their epoch was sealed are a backlog: larger epochs end it sooner.
 
     >>> next_record_limit(1000, 1000, 1.0, RunSettings(epoch_target_s=1.0, epoch_target_behind_s=2.0), waited_s=30)
@@ -232,8 +259,11 @@ def next_record_limit(
     allowed_s = max(target_s - fixed_s, fixed_s)
     wanted = int(max(records, 1) * allowed_s / max(epoch_s - fixed_s, 0.001))
     sure = int(max(records, 1) * target_s / epoch_s)
-    wanted = min(wanted, max(limit * GROWTH // 2, min(limit * GROWTH, sure)))
-    wanted = max(limit, wanted) if cold else wanted
+    base = max(limit, records)
+    wanted = min(wanted, max(base * GROWTH // 2, min(base * GROWTH, sure)))
+    if cold:
+        is_steady = is_full and epoch_s <= min(ABOUT_AS_LONG * before_s, GROWTH * target_s)
+        wanted = max(limit, wanted, base * GROWTH // 2 if is_steady else 0)
     return max(settings.records_per_epoch_min, min(wanted, settings.records_per_epoch_max))
 
 

@@ -13,6 +13,7 @@ from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Advance, SourceSide
 from lockstep.connect.sources.stage import StageSide
+from lockstep.runtime.decide.alignment import Ahead, held_back
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks
 from lockstep.runtime.decide.pacing import View, Wait, decide, first_record_limit
@@ -52,6 +53,7 @@ class Proposer:
         self._previous: Entry | None = None
         self._observed: Mapping[str, int | None] = {}
         self._limit = first_record_limit(settings)
+        self._held: Mapping[str, Ahead] = {}
         self._last_seen = LastSeen()
 
     def ready(self, epoch: int, observed: Mapping[str, int | None], limit: int | None = None) -> None:
@@ -112,12 +114,20 @@ class Proposer:
         """How far each source goes: to an equal share of the record limit; what some leave, the others may have."""
         share = max(1, self._limit // max(1, len(self._sources)))
         advances = self._advances_to(share, self._sources, previous, now_us)
+        self._held = self._held_back(advances, previous, now_us)
+        if previous is not None:
+            advances |= {name: Advance(previous.cut[name], 0) for name in self._held}
         eager = [name for name, one in advances.items() if one.records >= share / 2]
         left = self._limit - sum(one.records for one in advances.values())
         if 0 < len(eager) < len(advances) and left > share / 2:
             sides = {name: self._sources[name] for name in eager}
             advances |= self._advances_to(share + left // len(eager), sides, previous, now_us)
         return advances
+
+    def _held_back(self, advances: Mapping[str, Advance], previous: Entry | None, now_us: int) -> dict[str, Ahead]:
+        moving = {name for name, advance in advances.items() if self._moved(previous, name, advance)}
+        max_ahead_us = round(self._settings.max_ahead_s * US_PER_S)
+        return held_back(self._time_steps, previous, self._observed, moving, now_us, max_ahead_us)
 
     def _advances_to(
         self, share: int, sides: Mapping[str, SourceSide], previous: Entry | None, now_us: int
@@ -139,7 +149,8 @@ class Proposer:
         epoch_time_us = max(self._clock(), previous.epoch_time_us + 1 if previous else 0)
         oldest = [one.ingested_oldest_us for one in advances.values() if one.ingested_oldest_us is not None]
         newest = [one.ingested_newest_us for one in advances.values() if one.ingested_newest_us is not None]
-        moved = {name: advance.records > 0 for name, advance in advances.items()}
+        # Whoever is held back is not idle: its event time must not go on without it.
+        moved = {name: advance.records > 0 or name in self._held for name, advance in advances.items()}
         pause_us = max(PAUSE_US, round(10 * self._settings.heartbeat_interval_s * US_PER_S))
         entry = Entry(
             epoch=epoch,
@@ -152,5 +163,6 @@ class Proposer:
             active_us=next_active(previous, moved, epoch_time_us, pause_us),
             sealed_by=str(self._holder),
             ending=ending,
+            held={name: {one.slowest: one.ahead_us} for name, one in self._held.items()},
         )
         return Proposal(entry, tuple(item for advance in advances.values() for item in advance.items))

@@ -12,7 +12,14 @@ from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication
 from lockstep.runtime.decide.fence import is_any_ours
-from lockstep.runtime.decide.pacing import COLD_EPOCHS, EpochCost, first_record_limit, next_record_limit, smoothed_s
+from lockstep.runtime.decide.pacing import (
+    COLD_EPOCHS,
+    LIMIT_LEARNED_EPOCHS,
+    EpochCost,
+    first_record_limit,
+    next_record_limit,
+    smoothed_s,
+)
 from lockstep.store.protocols import Entry, Holder, Published, Store
 
 
@@ -65,6 +72,8 @@ class StageProgress:
         self._lock = threading.Lock()
         self._limit = first_record_limit(settings)
         self._cost = EpochCost()
+        self._before_s = 0.0
+        """What the epoch before took."""
         self._publications: dict[int, list[Publication]] = {}
         self._unnoted: Published | None = None
         # Stillness counts from here: booting and seeding have a limit of their own.
@@ -73,7 +82,11 @@ class StageProgress:
 
     def take_up(self) -> None:
         """Go on where the checkpoints stand. Epochs that are sealed come by themselves."""
-        self._sealer.ready(self.at.epoch + 1, self._store.observed(self.at.epoch))
+        head = self._store.head()
+        newest = head.epoch if head is not None else -1
+        before = self._store.published(max(0, newest - LIMIT_LEARNED_EPOCHS), newest)
+        self._limit = first_record_limit(self._settings, before)
+        self._sealer.ready(self.at.epoch + 1, self._store.observed(self.at.epoch), self._limit)
 
     def stage_epoch(self, stage: int) -> int:
         """The newest epoch that a stage has computed."""
@@ -120,7 +133,9 @@ class StageProgress:
                 self._cost.fixed_s,
                 cold=cold,
                 waited_s=_waited_s(entry),
+                before_s=self._before_s,
             )
+        self._before_s = took_s
         self.at = Standpoint(
             epoch=entry.epoch,
             working_on=-1,
