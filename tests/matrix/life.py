@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -323,7 +323,7 @@ def _watermark_ms(checkpoint: Path) -> int:
     return int(json.loads(lines[1])["batchWatermarkMs"])
 
 
-def _assert_equal(what: str, of_replicas: dict[str, object]) -> None:
+def _assert_equal(what: str, of_replicas: Mapping[str, object]) -> None:
     wanted = of_replicas[MAIN]
     other = {name: found for name, found in of_replicas.items() if found != wanted}
     assert not other, f"{what} of {', '.join(other)} is not that of {MAIN}: {other} != {wanted}"

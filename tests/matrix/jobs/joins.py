@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lockstep as ls
-from lockstep.plan.joins import JoinKind
+from lockstep.plan.joins import JoinKind, JoinWindow
 from tests.matrix.case import Case, Expected, Given, Row, Rows
 from tests.matrix.clock import MILLISECOND_US, first_epoch, micros, watermarks
 from tests.matrix.inputs import SCHEMA, only, two_sides
@@ -114,7 +114,7 @@ def in_windows(_: Given) -> ls.Job:
     """Window joins of each kind, over both kinds of windows."""
     job = ls.Job("window-joins")
     left, right = _sides(job)
-    windows = {"inner": TEN, "left": TEN, "right": TEN, "full": TWENTY}
+    windows: dict[str, JoinWindow] = {"inner": TEN, "left": TEN, "right": TEN, "full": TWENTY}
     for kind in KINDS:
         joined = left.join(right, on="k", how=kind, window=windows[kind], suffixes=("_l", "_r"), name=f"{kind}_join")
         joined.to(ls.files(f"out/{kind}"), name=f"{kind}_rows")
