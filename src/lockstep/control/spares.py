@@ -163,7 +163,9 @@ class SpareProcess(Group):
     def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
         """Tell it which replica it is; whether it was there to listen."""
         path = announced(spec)
-        self.set_share(first_share(self._boot_share, spare=False, others_publish=gently))
+        share = first_share(self._boot_share, spare=False, others_publish=gently)
+        # One that found no idle time while it booted need not look for it again.
+        self.set_share(self.share if (self.share, share) == ("gentle", "idle") else share)
         self._replica_log = spec.folder / "log.txt"
         self._gather()
         return self.say(f"{BE} {path}")

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -91,10 +91,10 @@ class LockstepSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802, ARG002
         """One reader per source of the query, as soon as there is a checkpoint to go on from."""
-        options = SourceOptions.from_json(self.options["lockstep"])
+        options, reader = SourceOptions.from_json(self.options["lockstep"]), EpochReader(self.options["lockstep"])
         if options.gate:
-            _wait_at(Path(options.gate), options.stage, options.source)
-        return EpochReader(self.options["lockstep"])
+            _wait_at(Path(options.gate), options.stage, options.source, reader.open)
+        return reader
 
 
 class EpochPartition(InputPartition):  # type: ignore[misc]
@@ -127,6 +127,11 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
 
     def __setstate__(self, text: str) -> None:
         self.__init__(text)  # type: ignore[misc]
+
+    def open(self) -> None:
+        """Load and open what it needs, before the first epoch asks for it."""
+        self._ledger()
+        self._working_side()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Before the first epoch."""
@@ -322,9 +327,12 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _wait_at(gate: Path, stage: int, source: str) -> None:
+def _wait_at(gate: Path, stage: int, source: str, meanwhile: Callable[[], None]) -> None:
+    if not gate.exists():
+        return
     _die_with_parent()
     parent = os.getppid()
+    meanwhile()
     while gates.come(gate, stage, source):
         _end_if_orphaned(parent)
         time.sleep(_GATE_POLL_S)
