@@ -20,10 +20,12 @@ next:
   pytest                                 # the whole job in a test (pip install pytest, if it is not there)
   lockstep run job.py                    # two replicas and a live table, until Ctrl-C
 
-and in a second terminal, in the same folder:
-  lockstep put orders orders.jsonl       # records in
-  lockstep tail out/revenue --follow     # published results out; the last minute closes ten seconds later
-  lockstep status                        # healthy or degraded, lag, latency"""
+and beside it, in other terminals and the same folder:
+  python make_orders.py | lockstep put orders     # records in, ten a second, until Ctrl-C
+  lockstep tail out/revenue --follow              # published results out, every ten seconds
+  lockstep status                                 # healthy or degraded, lag, latency
+
+README.md in {name} has all of this."""
 
 
 def new(
@@ -35,7 +37,7 @@ def new(
         ),
     ],
 ) -> None:
-    """Make a small project: a job, a test of it that passes, settings, and records to feed it with.
+    """Make a small project: a job, a test of it that passes, settings, and something to feed it with.
 
     Everything goes into a new folder NAME. A folder that is there already is never touched.
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime, timedelta
 from string import Template
 
 _JOB = '''\
-"""$name: how many orders of each product in each minute, and what they brought in.
+"""$name: how many orders of each product in every ten seconds, and what they brought in.
 
-    lockstep run job.py                  # runs until Ctrl-C; the same command goes on where it was
-    lockstep put orders orders.jsonl     # in a second terminal: records in
-    lockstep tail out/revenue --follow   # published results out
+    lockstep run job.py                           # runs until Ctrl-C; the same command goes on where it was
+    python make_orders.py | lockstep put orders   # in a second terminal: records in
+    lockstep tail out/revenue --follow            # in a third one: published results out
 """
 
 import lockstep as ls
@@ -25,7 +23,7 @@ orders = job.source("orders", ls.journal("orders", schema="product string, cents
     orders.event_time("at", out_of_order="5 seconds", idle_after="10 seconds")
     .filter("cents > 0")  # SQL, or F.col("cents") > 0, or lambda r: r.cents > 0: all run inside Spark
     .key_by("product")
-    .window(ls.tumbling("1 minute"))
+    .window(ls.tumbling("10 seconds"))
     .agg(orders=F.count("*"), cents=F.sum("cents"))  # columns: product, window_start, window_end, orders, cents
     .to(ls.files("out/revenue"), name="revenue")
 )
@@ -42,31 +40,26 @@ def order(product, cents, at):
     return {"product": product, "cents": cents, "at": f"2026-01-01T{at}Z"}
 
 
-def test_orders_are_added_up_by_product_and_minute(lockstep_spark):
+def test_orders_are_added_up_by_product_and_ten_seconds(lockstep_spark):
     result = run(
         job,
         {
             "orders": [
                 [order("tea", 350, "09:00:01"), order("milk", 120, "09:00:02")],  # epoch 0
-                [order("tea", 500, "09:00:59"), order("tea", 0, "09:00:30")],  # epoch 1: nothing is sold for 0 cents
+                [order("tea", 500, "09:00:09"), order("tea", 0, "09:00:05")],  # epoch 1: nothing is sold for 0 cents
                 CRASH,  # every replica dies with epoch 1 published and not committed, and comes back
-                [order("milk", 240, "09:01:00")],  # epoch 2: the next minute
+                [order("milk", 240, "09:00:10")],  # epoch 2: the next ten seconds
             ]
         },
         spark=lockstep_spark,
         until_done=True,  # bring event time to its end, so that every window closes
     )
-    nine, one_past = "2026-01-01T09:00:00Z", "2026-01-01T09:01:00Z"
+    first = {"window_start": "2026-01-01T09:00:00Z", "window_end": "2026-01-01T09:00:10Z"}
+    second = {"window_start": "2026-01-01T09:00:10Z", "window_end": "2026-01-01T09:00:20Z"}
     assert result.sink("revenue") == [
-        {"product": "tea", "window_start": nine, "window_end": one_past, "orders": 2, "cents": 850},
-        {"product": "milk", "window_start": nine, "window_end": one_past, "orders": 1, "cents": 120},
-        {
-            "product": "milk",
-            "window_start": one_past,
-            "window_end": "2026-01-01T09:02:00Z",
-            "orders": 1,
-            "cents": 240,
-        },
+        {"product": "tea", **first, "orders": 2, "cents": 850},
+        {"product": "milk", **first, "orders": 1, "cents": 120},
+        {"product": "milk", **second, "orders": 1, "cents": 240},
     ]
 '''
 
@@ -96,14 +89,14 @@ replicas = 2                      # how many compute every epoch; with 1 a crash
 _README = """\
 # $name
 
-A Lockstep job: from orders to how many there were of each product in each minute, and what they brought in.
+A Lockstep job: from orders to how many there were of each product in every ten seconds, and what they brought in.
 
 | file | |
 |---|---|
 | `job.py` | the job |
 | `test_job.py`, `conftest.py` | a test of all of it, with a crash in the middle |
 | `lockstep.toml` | settings |
-| `orders.jsonl` | records to try it with |
+| `make_orders.py` | records to try it with, as JSON lines |
 
 ```sh
 lockstep plan job.py                   # the graph, without starting anything
@@ -112,17 +105,38 @@ pytest                                 # the test (pip install pytest, if it is 
 lockstep run job.py                    # two replicas and a live table, until Ctrl-C
 ```
 
-and in a second terminal, in this folder:
+and beside it, in other terminals and this folder:
 
 ```sh
-lockstep put orders orders.jsonl       # records in
-lockstep tail out/revenue --follow     # published results out; the last minute closes ten seconds later
-lockstep status                        # healthy or degraded, lag, latency
+python make_orders.py | lockstep put orders                # records in, ten a second, until Ctrl-C
+lockstep tail out/revenue --follow                         # published results out, every ten seconds
+lockstep status                                            # healthy or degraded, lag, latency
+kill -9 $$(cat .lockstep/jobs/$name/replicas/r0/lock)   # kill a replica, and watch nothing happen
 ```
 
 The job keeps everything in `.lockstep/`: run it again and it goes on where it was.
 To begin from nothing, stop it and remove `.lockstep/` and `out/`.
 """
+
+_MAKE_ORDERS = '''\
+"""Orders as JSON lines, ten a second until Ctrl-C: python make_orders.py | lockstep put orders"""
+
+import json
+import random
+import time
+from datetime import UTC, datetime
+
+CENTS = {"tea": 350, "coffee": 420, "milk": 120}
+
+try:
+    while True:
+        product = random.choice([*CENTS])
+        cents = CENTS[product] * random.randint(1, 3)
+        print(json.dumps({"product": product, "cents": cents, "at": datetime.now(UTC).isoformat()}), flush=True)
+        time.sleep(0.1)
+except (KeyboardInterrupt, BrokenPipeError):
+    raise SystemExit(0) from None
+'''
 
 _IGNORED = """\
 .lockstep/
@@ -136,27 +150,15 @@ def project_files(name: str) -> dict[str, str]:
     """Every file of a new project by its name, in the order in which one reads them.
 
     >>> list(project_files("shop"))
-    ['README.md', 'job.py', 'test_job.py', 'conftest.py', 'lockstep.toml', 'orders.jsonl', '.gitignore']
+    ['README.md', 'job.py', 'test_job.py', 'conftest.py', 'make_orders.py', 'lockstep.toml', '.gitignore']
     """
     texts = {
         "README.md": _README,
         "job.py": _JOB,
         "test_job.py": _TEST,
         "conftest.py": _CONFTEST,
+        "make_orders.py": _MAKE_ORDERS,
         "lockstep.toml": _SETTINGS,
+        ".gitignore": _IGNORED,
     }
-    named = {file: Template(text).substitute(name=name) for file, text in texts.items()}
-    return {**named, "orders.jsonl": sample_orders(), ".gitignore": _IGNORED}
-
-
-def sample_orders() -> str:
-    """Three minutes of orders as JSON lines, always the same ones."""
-    prices = {"tea": 350, "coffee": 420, "milk": 120}
-    begin = datetime(2026, 1, 1, 9, tzinfo=UTC)
-    lines = []
-    for number in range(60):
-        product = ("tea", "coffee", "tea", "milk", "coffee")[number % 5]
-        at = begin + timedelta(seconds=3 * number)
-        order = {"product": product, "cents": prices[product] * (1 + number % 3), "at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
-        lines.append(json.dumps(order))
-    return "\n".join(lines) + "\n"
+    return {file: Template(text).substitute(name=name) for file, text in texts.items()}
