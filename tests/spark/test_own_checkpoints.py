@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -42,19 +43,19 @@ def _everything(kinds: frozenset[str] | None) -> ls.Job:
     right = job.source("right", ls.journal("right", schema=SCHEMA)).event_time("at", out_of_order="2 s", name="times")
     joined: dict[str, Any] = {"on": "k", "suffixes": ("_l", "_r")}
     by_k = left.key_by("k")
-    streams = {
-        "inner": left.join(right, how="inner", between=("-3 s", "5 s"), **joined),
-        "full": left.join(right, how="full", between=("-3 s", "5 s"), **joined),
-        "same_window": left.join(right, how="left", window=ls.tumbling("10 s"), **joined),
-        "tumbling": by_k.window(ls.tumbling("10 s")).agg(total=F.sum("n")),
-        "sliding": by_k.window(ls.sliding("10 s", every="5 s")).agg(total=F.sum("n")),
-        "sessions": by_k.window(ls.session("3 s")).agg(total=F.sum("n")),
-        "distinct": left.distinct("k", "n", within="1 minute"),
-        "folded": by_k.fold(0, lambda total, record: total + record.n, schema="total bigint"),
-        "rolling": by_k.agg(total=F.sum("n")),
+    streams: dict[str, Callable[[], ls.Stream]] = {
+        "inner": lambda: left.join(right, how="inner", between=("-3 s", "5 s"), **joined),
+        "full": lambda: left.join(right, how="full", between=("-3 s", "5 s"), **joined),
+        "same_window": lambda: left.join(right, how="left", window=ls.tumbling("10 s"), **joined),
+        "tumbling": lambda: by_k.window(ls.tumbling("10 s")).agg(total=F.sum("n")),
+        "sliding": lambda: by_k.window(ls.sliding("10 s", every="5 s")).agg(total=F.sum("n")),
+        "sessions": lambda: by_k.window(ls.session("3 s")).agg(total=F.sum("n")),
+        "distinct": lambda: left.distinct("k", "n", within="1 minute"),
+        "folded": lambda: by_k.fold(0, lambda total, record: total + record.n, schema="total bigint"),
+        "rolling": lambda: by_k.agg(total=F.sum("n")),
     }
     for name in sorted(kinds or streams):
-        streams[name].to(ls.files(f"out/{name}"))
+        streams[name]().to(ls.files(f"out/{name}"))
     return job
 
 
