@@ -306,7 +306,7 @@ def _cell(name: str, happen: Callable[[], None]) -> Cell:
     try:
         happen()
     except NotApplicableError as reason:
-        return Cell(name, "not applicable", str(reason))
+        return Cell(name, "not applicable", str(reason), time.monotonic() - begun_s)
     except Exception as error:
         return Cell(name, "failed", f"{type(error).__name__}: {error}", time.monotonic() - begun_s)
     return Cell(name, "ok", "", time.monotonic() - begun_s)
