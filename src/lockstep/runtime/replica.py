@@ -41,10 +41,13 @@ from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.endings import exit_code, is_job_error
 from lockstep.runtime.epoch.drain_flag import clear
 from lockstep.runtime.epoch.draining import drain
+from lockstep.runtime.epoch.epoch_steps import EpochSteps
+from lockstep.runtime.epoch.output import SinkOutput
 from lockstep.runtime.epoch.run import EpochRunner
 from lockstep.runtime.epoch.sealing import Sealer
 from lockstep.runtime.epoch.source import FORMAT, LockstepSource, SourceOptions
 from lockstep.runtime.epoch.stage_progress import StageProgress
+from lockstep.runtime.epoch.work import SparkWork
 from lockstep.runtime.failures import explained_failure, failure_of
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import KIND, Phases, since_process_start
@@ -209,20 +212,22 @@ class Replica:
         self, graph: Graph, stage: Compiled, sinks: Mapping[str, SinkSide], checkpoint: Path
     ) -> StreamingQuery:
         assert self.stage_progress is not None
-        runner = EpochRunner(
+        version = graph.version(self.spec.code_hash)
+        number = stage.stage.number
+        machine: EpochSteps[SinkOutput] = EpochSteps(
+            self.store, self.holder, number, version, self.stage_progress, self._is_stopping
+        )
+        work = SparkWork(
             store=self.store,
             holder=self.holder,
             compiled=stage,
             sinks=sinks,
             place=self.spec.place,
-            checkpoint=checkpoint,
-            version=graph.version(self.spec.code_hash),
             python_steps=[step.id for step in graph.python_steps],
             settings=self.settings.run,
-            stage_progress=self.stage_progress,
             observed=lambda: observed_times(query, stage.event_times),
-            is_stopping=self._is_stopping,
         )
+        runner = EpochRunner(self.store, self.holder, sinks, checkpoint, machine, work)
         self.runners.append(runner)
 
         def epoch(frame: DataFrame, batch: int) -> None:
