@@ -20,9 +20,11 @@ from lockstep.store.sqlite_store import open_store
 
 SEED_VARIABLE = "LOCKSTEP_SIM_SEED"
 """Set to a number, the seeds below become this one."""
-SEEDS, CHUNK = 2000, 50
+SEEDS, SLICE, CHUNK = 2000, 600, 50
+"""All of them are in `make test-long`, the first ones in `make test`."""
 GIVEN = os.environ.get(SEED_VARIABLE)
 CHUNKS = [[int(GIVEN)]] if GIVEN else [list(range(at, at + CHUNK)) for at in range(0, SEEDS, CHUNK)]
+MARKED = [pytest.param(seeds, marks=[pytest.mark.long] if seeds[0] >= SLICE and not GIVEN else []) for seeds in CHUNKS]
 
 RELENTLESS = Scenario(
     replicas=3,
@@ -38,7 +40,7 @@ RELENTLESS = Scenario(
 )
 
 
-@pytest.mark.parametrize("seeds", CHUNKS, ids=lambda seeds: f"from {seeds[0]}")
+@pytest.mark.parametrize("seeds", MARKED, ids=lambda seeds: f"from {seeds[0]}")
 def test_no_seed_breaks_a_promise(seeds: list[int]) -> None:
     for seed in seeds:
         run_seed(seed)

@@ -14,7 +14,7 @@ from typing import IO, Literal
 
 import psutil
 
-from lockstep.control.shares import Share, family, first_share, set_share
+from lockstep.control.shares import Demand, Share, demand, family, first_share, set_share
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.orders import DRAIN
 from lockstep.runtime.spark.environment import process_environment
@@ -57,6 +57,11 @@ class Group:
         return self._process.pid
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it has booted and has nothing to do."""
+        return False
+
+    @property
     def gentle(self) -> bool:
         """Whether it has less than a full share of the processor."""
         return self.share != "full"
@@ -65,6 +70,10 @@ class Group:
         """Set its share of the processor, if that is possible and can be taken back."""
         if set_share(self.pid, share):
             self.share = share
+
+    def demand(self) -> Demand:
+        """The processor time that it and all below it have used, and waited for."""
+        return demand(self.pid)
 
     def cpu_s(self) -> float:
         """The processor time that it and all below it have used, those of them that live."""

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from lockstep.connect.registry import source_side
 from lockstep.errors import RunError, carried_by_spark
 from lockstep.plan.schema import parse_schema
 from lockstep.runtime.epoch import drain_flag as draining
+from lockstep.runtime.epoch import gate as gates
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store
 from lockstep.store.types import arrow_schema
@@ -38,6 +39,7 @@ from lockstep.store.types import arrow_schema
 FORMAT = "lockstep"
 BEFORE_FIRST = -1
 _WAIT_S = 0.2
+_GATE_POLL_S = 0.05
 _PR_SET_PDEATHSIG = 1
 RECORDS_WITH_PLAN_MAX = 5_000
 """An epoch of at most so many records travels with its plan; a larger one is read by Spark's tasks, in parallel."""
@@ -58,6 +60,8 @@ class SourceOptions:
     hidden: dict[str, Any]
     tasks_max: int
     drain_flag: str
+    gate: str = ""
+    """While this file is there, a query waits before it reads its checkpoint."""
     stage: int = 1
     warm_up_epochs: int = 0
     """More than 0: not the ledger's epochs but this many repetitions of its newest one, to warm up on."""
@@ -86,8 +90,11 @@ class LockstepSource(DataSource):  # type: ignore[misc]
         return FORMAT
 
     def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802, ARG002
-        """One reader per source of the query."""
-        return EpochReader(self.options["lockstep"])
+        """One reader per source of the query, as soon as there is a checkpoint to go on from."""
+        options, reader = SourceOptions.from_json(self.options["lockstep"]), EpochReader(self.options["lockstep"])
+        if options.gate:
+            _wait_at(Path(options.gate), options.stage, options.source, reader.open)
+        return reader
 
 
 class EpochPartition(InputPartition):  # type: ignore[misc]
@@ -120,6 +127,11 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
 
     def __setstate__(self, text: str) -> None:
         self.__init__(text)  # type: ignore[misc]
+
+    def open(self) -> None:
+        """Load and open what it needs, before the first epoch asks for it."""
+        self._ledger()
+        self._working_side()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Before the first epoch."""
@@ -332,6 +344,17 @@ def _die_with_parent() -> None:
     """Ask Linux to end this process with the JVM; elsewhere the wait loop looks for itself."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _wait_at(gate: Path, stage: int, source: str, meanwhile: Callable[[], None]) -> None:
+    if not gate.exists():
+        return
+    _die_with_parent()
+    parent = os.getppid()
+    meanwhile()
+    while gates.come(gate, stage, source):
+        _end_if_orphaned(parent)
+        time.sleep(_GATE_POLL_S)
 
 
 def _end_if_orphaned(parent: int) -> None:
