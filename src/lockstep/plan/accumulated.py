@@ -95,6 +95,20 @@ def accumulated(expression: Expression, name: str, where: str) -> Accumulated:
     return Accumulated(name, function, arguments)
 
 
+def as_call(expression: Expression) -> Expression:
+    """A text in SQL that is one aggregate of known ones, as the call it is: it is then computed like ``F``'s.
+
+    >>> as_call(Sql("sum(price * pieces)")), as_call(Sql("1 + sum(price)"))
+    (<expression sum(price * pieces)>, <expression 1 + sum(price)>)
+    >>> isinstance(as_call(Sql("sum(price * pieces)")), Call)
+    True
+    """
+    called = _from_sql(expression.text) if isinstance(expression, Sql) else None
+    if called is None or len(called[1]) != 1 or _is_there(called[1][0]):
+        return expression
+    return Call(*called)
+
+
 def lay_out(values: Sequence[Accumulated], columns: Sequence[str]) -> Layout:
     """Columns are read where they are; every other input is computed, each once."""
     computed: list[tuple[str, Expression]] = []

@@ -132,15 +132,20 @@ REFUSED_SCALARS: dict[str, Refusal] = {
 """Scalar functions (and what is none, such as ``udf``) that a job may not call."""
 
 _PICKS = "which record comes first depends on the shuffle, which keeps no order."
-_FIRST = Refusal("order", _PICKS, "F.min(F.struct(time, value)): the value at the earliest time, ties by the value")
-_LAST = Refusal("order", _PICKS, "F.max(F.struct(time, value)): the value at the latest time, ties by the value")
-_ANY = Refusal("order", _PICKS, "F.min(...) or F.max(...)")
+_ALONE = "alone in .agg(...), under a name of its own, it is computed in the order of records; or "
+_FIRST = Refusal(
+    "order", _PICKS, f"{_ALONE}F.min(F.struct(time, value)): the value at the earliest time, ties by the value"
+)
+_LAST = Refusal(
+    "order", _PICKS, f"{_ALONE}F.max(F.struct(time, value)): the value at the latest time, ties by the value"
+)
+_ANY = Refusal("order", _PICKS, f"{_ALONE}F.min(...) or F.max(...)")
 _LIST = Refusal(
-    "order", "the order of the list is that of the shuffle.", "F.collect_set(...): each value once, in order"
+    "order", "the order of the list is that of the shuffle.", f"{_ALONE}F.collect_set(...): each value once, in order"
 )
 _TIES = "among equals it takes whichever comes first, and a shuffle keeps no order."
-_MAX_BY = Refusal("order", _TIES, "F.max(F.struct(by, value)).getField(...): ties are decided by the value")
-_MIN_BY = Refusal("order", _TIES, "F.min(F.struct(by, value)).getField(...): ties are decided by the value")
+_MAX_BY = Refusal("order", _TIES, f"{_ALONE}F.max(F.struct(by, value)).getField(...): ties are decided by the value")
+_MIN_BY = Refusal("order", _TIES, f"{_ALONE}F.min(F.struct(by, value)).getField(...): ties are decided by the value")
 _MODE = Refusal("order", _TIES, "count by value: .key_by(..., value=...).agg(n=F.count('*'))")
 _QUANTILE = Refusal(
     "order",
