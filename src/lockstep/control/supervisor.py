@@ -30,6 +30,7 @@ from lockstep.control.supervision import (
     StopJob,
     decide,
     held_now,
+    is_booting,
     pass_by,
 )
 from lockstep.control.taking_over import LEASE, LEASE_S
@@ -112,6 +113,7 @@ class Slot:
     starts: int = 0
     given_up: bool = False
     outvoted: bool = False
+    booting: bool = False
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
     failed_after: int | None = None
@@ -269,6 +271,7 @@ class Supervisor:
         if slot.process is not None and slot.process.gentle and _computes(mine):
             # It has joined. A replica that catches up gently on a full machine would never arrive.
             slot.process.full_speed()
+        slot.booting = alive and is_booting(mine)
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         self._look_at_processor(slot, mine, now)
         return Seen(
@@ -431,6 +434,10 @@ class Supervisor:
             forget(self._store, self._sources, floor)
 
     def _drain(self, on_tick: Callable[[], None]) -> Steps[None]:
+        for slot in self.slots.values():
+            if slot.process is not None and slot.booting:
+                # It has no epoch under way, and might not hear anything before it has booted.
+                self._ended(slot, EXIT_DRAINED)
         running = [slot for slot in self.slots.values() if slot.process is not None]
         for slot in running:
             assert slot.process is not None
