@@ -19,6 +19,7 @@ _WORDS = {
     "seeded": "seeded {text}",
     "quarantined": "quarantined: {text}",
     "divergence": "disagrees: {text}",
+    "state-not-compared": "did not compare its state: {text}",
 }
 _BAD = frozenset(
     {
