@@ -24,7 +24,7 @@ from lockstep.clock import US_PER_S
 from lockstep.faults.windows import Window
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.digests import state_digest
-from lockstep.runtime.state.recovery import checkpoint_folders
+from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.testing import Trial
 from lockstep.testing.crashes import CrashedError, crash_at
 from lockstep.testing.replica import ReplicaHere

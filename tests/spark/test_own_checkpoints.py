@@ -15,7 +15,7 @@ from lockstep import F
 from lockstep.errors import RunError
 from lockstep.runtime.state.checkpoint import check_state, standing
 from lockstep.runtime.state.digests import state_digest
-from lockstep.runtime.state.recovery import checkpoint_folders
+from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.runtime.state.state_metadata import state_operators, state_partitions
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import ReplicaHere, Trial

@@ -10,7 +10,7 @@ from typing import Any
 import lockstep as ls
 from lockstep import F
 from lockstep.control.state_comparison import disagreements
-from lockstep.runtime.state.recovery import checkpoint_folders
+from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.store.protocols import state_stage
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import Trial

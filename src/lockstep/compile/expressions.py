@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as spark_functions
 
 from lockstep.compile.hidden import EPOCH_TIME, POSITION
@@ -31,9 +31,10 @@ def to_column(expression: Expression, rewrite: Rewrite | None = None, *, step: s
 @contextmanager
 def _made_by(step: str, expression: Expression) -> Iterator[None]:
     """Tell Spark whose expression it is, where it would note a line of PySpark's caller, which is always this file."""
-    session = SparkSession.getActiveSession()
-    assert session is not None and session._jvm is not None, "columns are made while a session runs"
-    origin = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin")
+    # Not the active session, which belongs to a thread.
+    context = SparkContext._active_spark_context
+    assert context is not None and context._jvm is not None, "columns are made while Spark runs"
+    origin = getattr(context._jvm, "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin")
     origin.set(step, str(expression).replace("\n", " ")[:_TEXT_CHARACTERS_MAX])
     try:
         yield
