@@ -94,18 +94,6 @@ def test_states_are_compared_and_a_wrong_one_is_named_before_any_output_differs(
     assert [mismatch for mismatch in ran.store.digest_mismatches() if state_stage(mismatch[1]) is None] == []
     assert ran.store.divergences() == [] and _events(ran, "checkpoint-damaged") == _events(ran, "seeded") == []
 
-    ran.replicas["r1"].stop()
-    shutil.rmtree(ran.replicas.pop("r1").spec.folder)
-    ran.start("r1", partitions=1, tasks=1)
-    assert _events(ran, "seeded") == ["from r0 at epoch 4"]
-    for number in range(5, 8):
-        _epoch(ran, number)
-    ran.report_states()
-    for epoch in (4, 6):
-        again = _states(ran, epoch)
-        assert again["r0"] == again["r1"] and again["r0"].keys() == states["r0"].keys(), "where it joined, and later"
-    assert _events(ran, "state-not-compared") == []
-
 
 def _plant_another_state(trial: NewTrial, ran: Trial) -> None:
     """Give r1 the checkpoint of the same job over other records: whole, with checksums, and wrong."""
