@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lockstep.errors import ExpressionError
-from lockstep.plan.determinism import ALLOWED_AGGREGATES, refuse, refused
+from lockstep.plan.determinism import ALLOWED_AGGREGATES, DISTINCT, refuse, refused
 
 _AGGREGATE_PACKAGE = "org.apache.spark.sql.catalyst.expressions.aggregate."
 _PLUMBING = frozenset({"AggregateExpression", "Complete$", "Partial$", "Final$", "PartialMerge$"})
@@ -90,11 +90,19 @@ def _check_node(nodes: list[dict[str, Any]], index: int, step: str) -> None:
         return
     if short in _PLUMBING:
         if node.get("isDistinct"):
-            raise _refused("count_distinct", step)
+            raise refused("count_distinct", DISTINCT, f'a SQL string of step "{step}"')
         return
     function = _AGGREGATE_NAMES.get(short, _snake(short))
     if function not in ALLOWED_AGGREGATES:
         raise _refused(function, step)
+    # F.percentile(...) adds 0.0, so that zero is one value; which of both it counts first would depend on the order.
+    if function in ("percentile", "median") and not nodes[index + 1]["class"].endswith(".Add"):
+        raise ExpressionError(
+            "LS0205",
+            f'{function} in a SQL string of step "{step}" depends on the order of records',
+            why="0.0 and -0.0 are two values to it, and which comes first depends on the shuffle.",
+            hint=f"F.{function}(...) makes them one; so does {function}(x + 0.0) in SQL.",
+        )
     # F.collect_set(...) is sorted by Lockstep; between the two stands the node of the aggregation.
     if function == "collect_set" and nodes[max(0, index - 2)]["class"].rpartition(".")[2] not in _ORDER_FREE_USES:
         raise ExpressionError(
