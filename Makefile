@@ -1,7 +1,7 @@
 # Everything people do here, by name. Each target makes its own environment ready first; nothing else has to be installed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup runtime demo test test-unit test-sim test-spark test-chaos check format reference bench bench-engines chaos pins clean
+.PHONY: help setup runtime demo test test-unit test-sim test-spark test-chaos matrix check format reference bench bench-engines chaos pins clean
 
 PYTHON_ENV := .venv/bin/python
 PYTEST := $(PYTHON_ENV) -m pytest
@@ -31,6 +31,9 @@ test-spark: setup ## run the tests that need a Spark session
 
 test-chaos: setup ## run the tests with real processes and real kills
 	@$(PYTEST) tests/chaos
+
+matrix: setup ## every kind of job through everything that can happen to one; matrix-report.html (JOBS=joins,loop: only some; SEED=n: other records)
+	@$(PYTHON_ENV) -m tests.matrix $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs "$(JOBS)") $(if $(PARTITIONS),--partitions $(PARTITIONS))
 
 check: setup ## check formatting, lint, types and layers
 	@$(PYTHON_ENV) -m ruff format --check --quiet . || { echo "run 'make format'" >&2; exit 1; }

@@ -110,11 +110,11 @@ def every_kind() -> ls.Job:
     return made
 
 
-EVENTS = [
+EVENTS: list[list[Record]] = [
     [
         {"user": "ann", "city": "Rome", "said": "first", "at": at(0)},
         *({"user": "bob", "city": "Rome", "said": str(n), "at": at(100)} for n in range(1, 13)),
-        *({"user": "cem", "city": "Ulm", "said": str(n), "at": at(100 - n)} for n in range(1, 13)),
+        *({"user": None, "city": "Ulm", "said": str(n), "at": at(100 - n)} for n in range(1, 13)),
     ],
     [{"user": "ann", "city": "Bonn", "said": "late", "at": at(2)}],
 ]
@@ -122,13 +122,13 @@ EVENTS = [
 
 def test_every_kind_of_step_says_which_of_its_rows_is_the_newest(trial: NewTrial) -> None:
     found = in_two_shapes(trial, every_kind, [{"events": epoch} for epoch in EVENTS])
-    assert found["by_position"] == [("ann", "late"), ("bob", "12"), ("cem", "12")]
-    assert found["by_time"] == [("ann", "late"), ("bob", "12"), ("cem", "1")]
-    assert found["parts"] == [("ann", "late.11"), ("bob", "12.11"), ("cem", "1.11")]
-    assert found["counted"] == [("ann", 2), ("bob", 12), ("cem", 12)]
+    assert found["by_position"] == [("ann", "late"), ("bob", "12"), (None, "12")]
+    assert found["by_time"] == [("ann", "late"), ("bob", "12"), (None, "1")]
+    assert found["parts"] == [("ann", "late.11"), ("bob", "12.11"), (None, "1.11")]
+    assert found["counted"] == [("ann", 2), ("bob", 12), (None, 12)]
     # Ann's timer is due before her late record comes, though its time is later.
-    assert found["told"] == [("ann", "2 late"), ("bob", "12 12"), ("cem", "12 1")]
-    assert found["windows"] == [("ann", 2), ("bob", 12), ("cem", 12)]
+    assert found["told"] == [("ann", "2 late"), ("bob", "12 12"), (None, "12 1")]
+    assert found["windows"] == [("ann", 2), ("bob", 12), (None, 12)]
 
 
 def test_sparks_own_steps_with_state_know_their_newest_row(trial: NewTrial) -> None:
@@ -137,19 +137,23 @@ def test_sparks_own_steps_with_state_know_their_newest_row(trial: NewTrial) -> N
         events = made.source(
             "events", ls.journal("events", schema="user string, city string, said string, at timestamp")
         ).event_time("at", out_of_order="1 hour")
-        tags = made.source("tags", ls.journal("tags", schema="user string, tag string, at timestamp")).event_time(
-            "at", out_of_order="1 hour"
+        tags = made.source("tags", ls.journal("tags", schema="user string, tag string, noted timestamp")).event_time(
+            "noted", out_of_order="1 hour"
         )
         cities = events.key_by("user", "city").agg(n=F.count("*"))
         cities.to(keyed("cities", "user"), name="cities")
-        near = events.join(tags, on="user", between=("-1 minute", "1 minute"), suffixes=("", "_of_tag"))
+        cities.to(keyed("pairs", "user", "city"), name="pairs")
+        near = events.join(tags, on="user", between=("-1 minute", "1 minute"))
         near.select("user", "said", "tag").to(keyed("near", "user"), name="near")
         return made
 
-    visits = [
+    visits: list[Record] = [
         {"user": "ann", "city": f"city {n * 7 % 12}", "said": str(n), "at": at(50 if n < 6 else 60)} for n in range(12)
     ]
-    tags = [{"user": "ann", "tag": str(n), "at": at(50)} for n in range(1, 13)]
+    visits += [{**one, "user": None} for one in visits]
+    tags = [{"user": user, "tag": str(n), "noted": at(50)} for n in range(1, 13) for user in ("ann", None)]
     found = in_two_shapes(trial, job, [{"events": visits, "tags": tags}])
-    assert found["cities"] == [("ann", f"city {11 * 7 % 12}", 1)]
+    assert found["cities"] == [("ann", f"city {11 * 7 % 12}", 1), (None, f"city {11 * 7 % 12}", 1)]
+    assert found["pairs"] == [(user, f"city {n}", 1) for user in ("ann", None) for n in sorted(range(12), key=str)]
+    # Null equals nothing, so it joins nothing.
     assert found["near"] == [("ann", "11", "12")]

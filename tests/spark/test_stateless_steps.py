@@ -204,5 +204,6 @@ def test_an_expression_that_fails_on_a_record_is_the_jobs_error(trial: NewTrial)
     ran.start()
     ran.put("numbers", [{"n": 0}])
     error = ran.run_to_failure()
-    assert (error.code, "DIVIDE_BY_ZERO" in error.why) == ("LS0214", True), str(error)
+    assert (error.code, error.fact) == ("LS0215", 'step "select" divides by zero'), str(error)
+    assert "the expression: 100 / n." in error.why
     assert is_job_error(error)

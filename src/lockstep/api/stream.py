@@ -319,7 +319,11 @@ class Stream:
         on_error: OnError = "fail",
         name: str | None = None,
     ) -> Stream:
-        """A table for each table of records, as Arrow: the fast way to use Python. Batches differ between replicas."""
+        """A table for each table of records, as Arrow: the fast way to use Python. Batches differ between replicas.
+
+        So each row has to depend on its own record only. More or fewer rows may come out than went in, unless a later
+        step needs the order of records (LS0305): ``flat_map`` keeps it.
+        """
         made = python_schema(schema, "map_batches")
         return self._then(MapBatches(self._id("map_batches", name), self._step, function, made, on_error))
 

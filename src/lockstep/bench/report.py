@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import psutil
 from rich.console import Console
@@ -64,7 +63,7 @@ class Report:
 
     bench: str
     quick: bool
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     """What was run, so that it can be run again."""
     tables: Sequence[Figures]
     verdicts: Sequence[Verdict] = ()
@@ -76,7 +75,7 @@ class Report:
         return all(verdict.met for verdict in self.verdicts)
 
 
-def as_json(report: Report, at: datetime | None = None) -> dict[str, Any]:
+def as_json(report: Report, at: datetime | None = None) -> dict[str, object]:
     """The report as plain data, with the machine and the versions it was made on."""
     return {
         "bench": report.bench,
@@ -136,7 +135,7 @@ def _wide(console: Console) -> Console:
     return console if console.is_terminal else Console(file=console.file, width=WIDTH, highlight=False)
 
 
-def machine() -> dict[str, Any]:
+def machine() -> dict[str, object]:
     """What the figures were measured on."""
     return {
         "system": platform.system(),
@@ -217,12 +216,12 @@ def _line(verdict: Verdict) -> Text:
     )
 
 
-def _finite(row: Row) -> dict[str, Any]:
+def _finite(row: Row) -> dict[str, object]:
     """JSON has no nan: a figure that could not be measured is null."""
     return {key: _rounded(value) for key, value in row.items()}
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> object:
     if not isinstance(value, float):
         return value
     return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -8,7 +8,6 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
 
 EXAMPLES_SHOWN = 3
 
@@ -33,7 +32,7 @@ class Comparison:
         return self.missing == self.repeated == self.wrong == 0
 
 
-def compare(sink: str, expected: Iterable[Mapping[str, Any]], found: Iterable[Mapping[str, Any]]) -> Comparison:
+def compare(sink: str, expected: Iterable[Mapping[str, object]], found: Iterable[Mapping[str, object]]) -> Comparison:
     """Compare all rows, in no order; columns count by name.
 
     >>> compare("out", [{"n": 1}, {"n": 2}], [{"n": 2}, {"n": 2}, {"n": 3}])
@@ -51,7 +50,7 @@ examples=('missing: n=1', 'too often: n=2', 'wrong: n=3'))
     )
 
 
-def frozen(value: Any) -> Hashable:
+def frozen(value: object) -> Hashable:
     """A value that can be counted; equal for what is equal, whichever way it was computed.
 
     >>> frozen({"b": [1.0, float("nan")], "a": None}) == frozen({"a": None, "b": [1, float("nan")]})

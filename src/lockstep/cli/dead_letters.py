@@ -193,6 +193,8 @@ def _list(job: str, letters: DeadLetters, chosen: Sequence[Letter], first: int) 
 def _where(letter: Letter) -> str:
     if letter.step == letter.source:
         return f"{letter.source}: {letter.partition}, line {letter.offset:,}"
+    if not letter.source:
+        return f"{letter.step}: a row that an aggregation made"
     return f"{letter.step}: record {letter.offset:,} of {letter.source}, partition {letter.partition}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -118,7 +118,7 @@ class IngestTally(Tally):
         super().__init__(journal)
         self.set_aside = 0
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The counts as data."""
         return {**super().facts(), "set_aside": self.set_aside}
 

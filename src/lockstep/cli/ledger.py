@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from lockstep.cli.output import iso_text, out, plain_table, print_json, span_text, time_text, to_stderr, waiting_text
@@ -84,7 +85,7 @@ def _lines(store: Store, last: int) -> list[_Line]:
     ]
 
 
-def _table(lines: list[_Line]) -> Any:
+def _table(lines: list[_Line]) -> Table:
     table = plain_table("epoch", "time (UTC)", "records", "sealed", "published", "latency", "digests", "cut", "marks")
     for index in (0, 2, 5):
         table.columns[index].justify = "right"
@@ -137,7 +138,7 @@ def _marks_text(entry: Entry) -> str:
     return "; ".join(filter(None, [", ".join(marks), waiting_text(entry.held)]))
 
 
-def _as_json(line: _Line) -> dict[str, Any]:
+def _as_json(line: _Line) -> dict[str, object]:
     entry, published = line.entry, line.published
     return {
         "epoch": entry.epoch,

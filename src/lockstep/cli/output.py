@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -18,12 +17,12 @@ out = Console(highlight=False, soft_wrap=False)
 err = Console(stderr=True, highlight=False)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """One JSON document on stdout; times and other values that JSON lacks become text."""
     sys.stdout.write(json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n")
 
 
-def print_json_line(value: Any) -> None:
+def print_json_line(value: object) -> None:
     """One line of JSON on stdout, flushed: whoever reads the pipe sees it at once."""
     sys.stdout.write(json.dumps(value, default=str, ensure_ascii=False) + "\n")
     sys.stdout.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from lockstep.cli.events import event_text, is_divergence
 from lockstep.cli.output import iso_text, rate_text, span_text, time_text, waiting_text
@@ -82,7 +82,7 @@ class JsonLines:
         self._next_s = 0.0
         self.show(last)
 
-    def write(self, kind: str, body: dict[str, Any]) -> None:
+    def write(self, kind: str, body: dict[str, object]) -> None:
         """One line, at once: whoever reads the pipe waits for it."""
         document = {"type": kind, "at": iso_text(wall_us()), **body}
         self._stream.write(json.dumps(document, default=str, ensure_ascii=False) + "\n")
@@ -121,13 +121,13 @@ def _event_lines(event: Event) -> str:
     return f"{_RULE}\nREPLICAS DISAGREE\n{line}\n{_RULE}" if is_divergence(event) else line
 
 
-def event_json(event: Event) -> dict[str, Any]:
+def event_json(event: Event) -> dict[str, object]:
     """An event for a program."""
     _, at_us, kind, replica, text = event
     return {"happened": iso_text(at_us), "kind": kind, "replica": replica, "text": text}
 
 
-def overview_json(job: str, overview: Overview) -> dict[str, Any]:
+def overview_json(job: str, overview: Overview) -> dict[str, object]:
     """A job's state for a program: what `run --json` writes every second and `status --json` begins with."""
     health = overview.health
     return {
@@ -148,7 +148,7 @@ def overview_json(job: str, overview: Overview) -> dict[str, Any]:
     }
 
 
-def replica_json(replica: ReplicaHealth) -> dict[str, Any]:
+def replica_json(replica: ReplicaHealth) -> dict[str, object]:
     """A replica's state for a program."""
     return {
         "replica": replica.replica,

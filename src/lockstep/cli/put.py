@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -98,7 +98,7 @@ class Tally:
         stopped = "stopped; " if self.interrupted else ""
         to_stderr(f"{stopped}{self.records:,} records acknowledged by journal {self.journal}{self._more()}")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The same as data."""
         return {
             "journal": self.journal,

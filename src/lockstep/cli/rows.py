@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
 
 CELL_CHARACTERS_MAX = 60
 """Longer values are cut in the aligned view; --json has them whole."""
@@ -21,7 +20,7 @@ class RowPrinter:
         self._widths = [len(name) for name in names]
         self._has_header = False
 
-    def print(self, row: Mapping[str, Any]) -> None:
+    def print(self, row: Mapping[str, object]) -> None:
         """One line on stdout."""
         cells = [_cell(row[name]) for name in self._names]
         self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, cells, strict=True)]
@@ -36,7 +35,7 @@ class RowPrinter:
         sys.stdout.flush()
 
 
-def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def json_row(row: Mapping[str, object]) -> dict[str, object]:
     """A record with values that JSON has: times in ISO 8601, decimals as text, bytes in hexadecimal.
 
     >>> json_row({"at": datetime(2024, 5, 1, 12, 30), "price": Decimal("1.50"), "raw": b"\\x01\\xff", "n": 3})
@@ -45,7 +44,7 @@ def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _json_value(value) for name, value in row.items()}
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> object:
     if isinstance(value, datetime | date):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Decimal):
@@ -59,7 +58,7 @@ def _json_value(value: Any) -> Any:
     return value
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     simple = _json_value(value)
     text = simple if isinstance(simple, str) else json.dumps(simple, ensure_ascii=False, default=str)
     text = text.replace("\n", "\\n")

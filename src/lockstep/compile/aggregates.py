@@ -1,10 +1,7 @@
-"""Aggregates whose result does not depend on the order in which Spark adds things up.
+"""Aggregates whose result does not depend on the order in which Spark adds things up: exact sums, sorted sets.
 
-Floats: addition rounds, so the order of addition shows in the last digits, and two replicas add in different orders.
-By default sums and averages of floats are therefore added as decimals with 18 digits after the point, which is exact
-addition, and turned back into a double at the end. NaN and the infinities, which decimals do not have, are carried as
-bits. Digits beyond the eighteenth after the point are rounded away record by record, which is free of order too; a
-value that has no such decimal is refused when it comes (LS0212).
+A float has two zeros, which Spark takes for equal: the sign of a smallest, largest or listed one would be that of
+whichever came first. So zeros lose their sign before they are compared.
 """
 
 from __future__ import annotations
@@ -27,14 +24,12 @@ from pyspark.sql.types import (
 )
 
 from lockstep.compile.expressions import Rewrite, to_column
-from lockstep.errors import ExpressionError, PlanError
+from lockstep.compile.sums import float_sum, long_sum
+from lockstep.errors import PlanError
 from lockstep.plan.accumulated import Accumulated, accumulated
 from lockstep.plan.aggregates import MEANINGS, canonical
 from lockstep.plan.expression import Call
 
-_EXACT = "decimal(38,18)"
-_TOO_LARGE = 1e20
-_NAN, _PLUS, _MINUS = 4, 1, 2
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _FLOATS = (FloatType, DoubleType)
 
@@ -79,8 +74,10 @@ def _added(value: SparkColumn, kind: DataType, step: str, *, average: bool, exac
     if isinstance(kind, _INTEGERS) and average:
         # Spark averages integers as doubles, which is inexact beyond 2^53; a sum of longs is not.
         return sf.try_divide(sf.sum(value.cast("decimal(38,0)")).cast("double"), sf.count(value))
+    if isinstance(kind, LongType):
+        return long_sum(value, step)
     if isinstance(kind, _FLOATS) and exact_floats:
-        total = _exact_sum(value.cast("double"), step)
+        total = float_sum(value.cast("double"), step)
         return sf.try_divide(total, sf.count(value)) if average else total
     return None
 
@@ -105,31 +102,3 @@ def _percentile(asked: Accumulated, value: SparkColumn, kind: DataType) -> Spark
         )
     doubles = value.cast("double") + sf.lit(0.0)
     return sf.percentile(doubles, list(asked.fractions) if asked.several else asked.fractions[0])
-
-
-def _exact_sum(value: SparkColumn, step: str) -> SparkColumn:
-    infinity = sf.lit(float("inf"))
-    special = (
-        sf.when(sf.isnan(value), _NAN).when(value == infinity, _PLUS).when(value == -infinity, _MINUS).otherwise(0)
-    )
-    finite = ~sf.isnan(value) & (sf.abs(value) != infinity)
-    refusal = sf.raise_error(sf.lit(_too_large(step).to_wire())).cast(_EXACT)
-    exact = sf.when(sf.abs(value) < _TOO_LARGE, value.cast(_EXACT)).otherwise(refusal)
-    total = sf.sum(sf.when(finite, exact)).cast("double")
-    bits = sf.bit_or(special)
-    return (
-        sf.when(bits == 0, total)
-        .when(bits == _PLUS, infinity)
-        .when(bits == _MINUS, -infinity)
-        .when(bits.isNull(), sf.lit(None).cast("double"))
-        .otherwise(sf.lit(float("nan")))
-    )
-
-
-def _too_large(step: str) -> ExpressionError:
-    return ExpressionError(
-        "LS0212",
-        f'step "{step}" adds a float of {_TOO_LARGE:g} or more',
-        why="floats are added exactly, as decimals with 18 digits after the point and 20 before it.",
-        hint=".agg(..., exact_floats=False) adds floats of any size, and accepts differences in the last digits.",
-    )

@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from lockstep.errors import ExpressionError
-from lockstep.plan.determinism import ALLOWED_AGGREGATES, DISTINCT, refuse, refused
+from lockstep.plan.determinism import ALLOWED_AGGREGATES, is_aggregate, refuse, refused
 
 _AGGREGATE_PACKAGE = "org.apache.spark.sql.catalyst.expressions.aggregate."
-_PLUMBING = frozenset({"AggregateExpression", "Complete$", "Partial$", "Final$", "PartialMerge$"})
 _AGGREGATE_NAMES = {
     "Average": "avg",
     "HyperLogLogPlusPlus": "approx_count_distinct",
@@ -34,6 +34,14 @@ _ORDER_FREE_USES = frozenset({"ArraySort", "SortArray", "Size", "ArrayContains",
 _IV = 4
 """Which argument of aes_encrypt is the initialisation vector; Spark draws one at random where it is empty."""
 _ADDING = {f"{_AGGREGATE_PACKAGE}Sum": "sum", f"{_AGGREGATE_PACKAGE}Average": "avg"}
+_TEXT_ONLY = {
+    "Explode": "explode",
+    "PosExplode": "posexplode",
+    "Inline": "inline",
+    "Stack": "stack",
+    "JsonTuple": "json_tuple",
+    "WindowExpression": "row_number",
+}
 _SCALAR_NAMES = {
     "Rand": "rand",
     "Randn": "randn",
@@ -54,63 +62,125 @@ _SCALAR_NAMES = {
     "CurrentTimeZone": "current_timezone",
     "CurrentUser": "current_user",
     "CurrentDatabase": "current_database",
+    "CurrentPath": "current_path",
     "CurrentCatalog": "current_catalog",
     "SparkVersion": "version",
+    "CallMethodViaReflection": "reflect",
 }
 
 
+@dataclass(frozen=True)
+class _Found:
+    """An expression that is refused: the class of its node, and the function that usually makes such a node."""
+
+    node: str
+    function: str
+    distinct: bool = False
+    text_only: bool = False
+    """Whether it is refused only in a user's text: Lockstep's own steps make such nodes too."""
+
+
 def check_plan(frame: DataFrame, step: str, *, exact_floats: bool) -> None:
-    """Refuse ``frame`` if two replicas could compute it differently; the error names ``step``."""
+    """Refuse ``frame`` if two replicas could compute it differently; the error names ``step`` and the function."""
     analyzed = frame._jdf.queryExecution().analyzed()
     adds = False
     for nodes in _expression_lists(json.loads(analyzed.toJSON())):
         for index, node in enumerate(nodes):
-            _check_node(nodes, index, step)
+            found = _refused_node(nodes, index, step)
+            if found is not None and (written := _written(analyzed, found)) is not None:
+                raise _refused(found, written, step)
             adds = adds or node["class"] in _ADDING
     if not analyzed.deterministic():
-        raise ExpressionError(
-            "LS0213",
-            f'step "{step}" has an expression that Spark calls non-deterministic',
-            why="it may answer differently each time it is asked, and so in every replica.",
-            hint="use a function of the record alone.",
-        )
+        raise _not_deterministic(analyzed, step)
     if adds:
         _check_sums(analyzed, step, exact_floats=exact_floats)
 
 
-def _check_node(nodes: list[dict[str, Any]], index: int, step: str) -> None:
-    """Refuse an expression by its class, and by what stands around it."""
+def _refused_node(nodes: list[dict[str, Any]], index: int, step: str) -> _Found | None:
+    """Whether an expression is refused by its class, and by what stands around it."""
     node = nodes[index]
-    short = node["class"].rpartition(".")[2]
+    short = _short(node)
     if short in _SCALAR_NAMES:
-        raise _refused(_SCALAR_NAMES[short], step)
+        return _Found(node["class"], _SCALAR_NAMES[short])
     if short == "AesEncrypt" and _is_empty_text(nodes, _child(nodes, index, _IV)):
-        raise _refused("aes_encrypt", step)
-    if not node["class"].startswith(_AGGREGATE_PACKAGE):
-        return
-    if short in _PLUMBING:
-        if node.get("isDistinct"):
-            raise refused("count_distinct", DISTINCT, f'a SQL string of step "{step}"')
-        return
-    function = _AGGREGATE_NAMES.get(short, _snake(short))
-    if function not in ALLOWED_AGGREGATES:
-        raise _refused(function, step)
+        return _Found(node["class"], "aes_encrypt")
+    if short in _TEXT_ONLY:
+        return _Found(node["class"], _TEXT_ONLY[short], text_only=True)
+    return _refused_aggregate(nodes, index, step) if short == "AggregateExpression" else None
+
+
+def _refused_aggregate(nodes: list[dict[str, Any]], index: int, step: str) -> _Found | None:
+    """After the node of the aggregation comes the function; before it stands what uses the result."""
+    function = nodes[index + 1]
+    if nodes[index].get("isDistinct"):
+        return _Found(function["class"], "sum_distinct", distinct=True)
+    name = _AGGREGATE_NAMES.get(_short(function), _snake(_short(function)))
+    if name not in ALLOWED_AGGREGATES:
+        return _Found(function["class"], name)
     # F.percentile(...) adds 0.0, so that zero is one value; which of both it counts first would depend on the order.
-    if function in ("percentile", "median") and not nodes[index + 1]["class"].endswith(".Add"):
+    if name in ("percentile", "median") and _short(nodes[index + 2]) != "Add":
         raise ExpressionError(
             "LS0205",
-            f'{function} in a SQL string of step "{step}" depends on the order of records',
+            f'{name} in a SQL string of step "{step}" depends on the order of records',
             why="0.0 and -0.0 are two values to it, and which comes first depends on the shuffle.",
-            hint=f"F.{function}(...) makes them one; so does {function}(x + 0.0) in SQL.",
+            hint=f"F.{name}(...) makes them one; so does {name}(x + 0.0) in SQL.",
         )
-    # F.collect_set(...) is sorted by Lockstep; between the two stands the node of the aggregation.
-    if function == "collect_set" and nodes[max(0, index - 2)]["class"].rpartition(".")[2] not in _ORDER_FREE_USES:
+    # F.collect_set(...) is sorted by Lockstep.
+    if name == "collect_set" and _short(nodes[max(0, index - 1)]) not in _ORDER_FREE_USES:
         raise ExpressionError(
             "LS0205",
             f'collect_set in a SQL string of step "{step}" depends on the order of records',
             why="the set comes out in the order of the shuffle.",
             hint="F.collect_set(...) comes out sorted; in SQL write array_sort(collect_set(...)).",
         )
+    return None
+
+
+def _short(node: dict[str, Any]) -> str:
+    return str(node["class"]).rpartition(".")[2]
+
+
+def _written(plan: Any, found: _Found) -> str | None:
+    """The name under which the function was called: Spark keeps few of the names, but knows the text they stood in.
+
+    None if it is only refused in texts, and stands in none.
+    """
+    nodes = [one for one in _expressions(plan) if one.getClass().getName() == found.node]
+    in_text = next((one for one in nodes if _text(one)), None)
+    if in_text is None:
+        return None if found.text_only else found.function
+    name = _called(in_text, found.function)
+    return f"{name}(DISTINCT ...)" if found.distinct else name
+
+
+def _text(node: Any) -> str:
+    """The text in SQL that an expression stood in, empty if it was in none."""
+    context = node.origin().context()
+    return str(context.fragment()) if context is not None and context.contextType().toString() == "SQL" else ""
+
+
+def _called(node: Any, otherwise: str) -> str:
+    match = re.match(r"\W*(\w+)", _text(node))
+    name = match[1].lower() if match else otherwise
+    return name if refuse(name) is not None or is_aggregate(name) else otherwise
+
+
+def _not_deterministic(plan: Any, step: str) -> ExpressionError:
+    for node in _expressions(plan):
+        children = list(_sequence(node.children()))
+        if not node.deterministic() and all(child.deterministic() for child in children):
+            name = _called(node, str(node.prettyName()))
+            if (refusal := refuse(name)) is not None:
+                return refused(name, refusal, f'step "{step}"')
+            break
+    else:
+        name = "an expression"
+    return ExpressionError(
+        "LS0213",
+        f'{name} in step "{step}" is not deterministic, Spark says',
+        why="it may answer differently each time it is asked, and so in every replica.",
+        hint="use a function of the record alone.",
+    )
 
 
 def _child(nodes: list[dict[str, Any]], index: int, which: int) -> int:
@@ -134,7 +204,7 @@ def _check_sums(plan: Any, step: str, *, exact_floats: bool) -> None:
         if function is None:
             continue
         if str(node.prettyName()).startswith("try_"):
-            raise _refused(f"try_{function}", step)
+            raise _refused(_Found(node.getClass().getName(), f"try_{function}"), f"try_{function}", step)
         if exact_floats and node.children().apply(0).dataType().typeName() in ("double", "float"):
             raise ExpressionError(
                 "LS0208",
@@ -162,12 +232,12 @@ def _sequence(sequence: Any) -> Iterator[Any]:
     return (sequence.apply(index) for index in range(sequence.length()))
 
 
-def _refused(function: str, step: str) -> ExpressionError:
-    if (refusal := refuse(function)) is not None:
-        return refused(function, refusal, f'step "{step}"')
+def _refused(found: _Found, written: str, step: str) -> ExpressionError:
+    if (refusal := refuse(written) or refuse(found.function)) is not None:
+        return refused(written, refusal, f'step "{step}"')
     return ExpressionError(
         "LS0205",
-        f'step "{step}" uses {function}(...)',
+        f'step "{step}" uses {written}(...)',
         why="it is not on the list of aggregates whose result is free of order.",
         hint=f"the order-free ones are: {', '.join(sorted(ALLOWED_AGGREGATES))}.",
     )

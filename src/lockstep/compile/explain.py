@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pyspark.errors import AnalysisException, ParseException
 
 from lockstep.errors import ExpressionError, LockstepError, PlanError
+from lockstep.plan.determinism import refuse, refused
 
 
 def explained(error: AnalysisException, step: str, columns: tuple[str, ...]) -> LockstepError:
@@ -28,10 +29,17 @@ def explained(error: AnalysisException, step: str, columns: tuple[str, ...]) -> 
             hint='convert one side first, e.g. F.col("x").cast("bigint").',
         )
     if condition == "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION":
-        return ExpressionError("LS0213", f'step "{step}" aggregates what is not deterministic', why=message)
+        return _not_deterministic(message, step)
     if condition.startswith("UNRESOLVED_ROUTINE"):
         return ExpressionError("LS0206", f'step "{step}" calls a function that Spark does not have', why=message)
     return ExpressionError("LS0211", f'Spark refuses step "{step}"', why=message)
+
+
+def _not_deterministic(message: str, step: str) -> ExpressionError:
+    for name in re.findall(r"(\w+)\(", message):
+        if (refusal := refuse(name)) is not None:
+            return refused(name, refusal, f'step "{step}"')
+    return ExpressionError("LS0213", f'step "{step}" aggregates what is not deterministic', why=message)
 
 
 def _unknown_column(error: AnalysisException, step: str, columns: tuple[str, ...]) -> PlanError | None:

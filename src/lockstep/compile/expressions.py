@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as spark_functions
 
 from lockstep.compile.hidden import EPOCH_TIME, POSITION
 from lockstep.plan.expression import OPERATORS, Alias, Call, Column, Expression, Lambda, Literal, Sql, Variable
 
+_TEXT_CHARACTERS_MAX = 300
 Rewrite = Callable[[Call], SparkColumn | None]
 """Asked first for every call: its own lowering, or None for the ordinary one (exact sums use it)."""
 
 
-def to_column(expression: Expression, rewrite: Rewrite | None = None) -> SparkColumn:
-    """The Spark Column of an expression tree. Needs a running session."""
-    return _Lowering(rewrite).column(expression)
+def to_column(expression: Expression, rewrite: Rewrite | None = None, *, step: str | None = None) -> SparkColumn:
+    """The Spark Column of an expression tree; with ``step``, errors on a record name it. Needs a running session."""
+    if step is None:
+        return _Lowering(rewrite).column(expression)
+    with _made_by(step, expression):
+        return _Lowering(rewrite).column(expression)
+
+
+@contextmanager
+def _made_by(step: str, expression: Expression) -> Iterator[None]:
+    """Tell Spark whose expression it is, where it would note a line of PySpark's caller, which is always this file."""
+    # Not the active session, which belongs to a thread.
+    context = SparkContext._active_spark_context
+    assert context is not None and context._jvm is not None, "columns are made while Spark runs"
+    origin = getattr(context._jvm, "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin")
+    origin.set(step, str(expression).replace("\n", " ")[:_TEXT_CHARACTERS_MAX])
+    try:
+        yield
+    finally:
+        origin.clear()
 
 
 @dataclass(frozen=True)

@@ -144,15 +144,30 @@ def _needed(stage: Stage, readers: Sequence[Step], ordered: frozenset[str]) -> H
     """What these steps, which read a source, and all below them in the stage ask for."""
     steps = _downstream(stage, readers)
     keyed = any(isinstance(step, KeyedStep) for step in steps)
-    skips = any(isinstance(step, Map | FlatMap | MapBatches) and step.on_error == "skip" for step in steps)
-    keeping = keeps_positions(stage)
-    reached = _downstream(stage, readers, lambda step: not drops_positions(step) or id(step) in keeping)
     return Hidden(
         event_times=tuple(step.id for step in steps if isinstance(step, EventTime)),
         epoch_time=keyed or any(_uses_epoch_time(step) for step in steps),
-        position=keyed or skips or any(isinstance(step, Sink) and step.id in ordered for step in reached),
+        position=keyed or any(_reads_position(step, ordered) for step in (*readers, *_with_positions(stage, readers))),
         ticks=keyed,
     )
+
+
+def origins_wanted(stage: Stage, step: Step, ordered: frozenset[str]) -> bool:
+    """Whether a step after this one reads the positions of the records that this one's rows were made from."""
+    return any(_reads_position(one, ordered) for one in _with_positions(stage, [step]))
+
+
+def _reads_position(step: Step, ordered: frozenset[str]) -> bool:
+    if isinstance(step, Map | FlatMap | MapBatches):
+        return step.on_error == "skip"
+    return isinstance(step, KeyedStep) or (isinstance(step, Sink) and step.id in ordered)
+
+
+def _with_positions(stage: Stage, readers: Sequence[Step]) -> list[Step]:
+    """The steps below these whose records have positions, of those that these read or make."""
+    keeping = keeps_positions(stage)
+    below = _downstream(stage, readers, lambda step: not drops_positions(step) or id(step) in keeping)
+    return below[len(readers) :]
 
 
 def _downstream(stage: Stage, readers: Sequence[Step], passes: Callable[[Step], bool] = lambda _: True) -> list[Step]:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from lockstep.compile.determinism import check_plan
 from lockstep.compile.digests import HASHES, hash_columns
 from lockstep.compile.explain import explained
-from lockstep.compile.hidden import Hidden, hidden_of, ordered_sinks, step_expressions
+from lockstep.compile.hidden import Hidden, hidden_of, ordered_sinks, origins_wanted, step_expressions
 from lockstep.compile.order import as_text
 from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.registry import FAMILIES
@@ -126,6 +126,7 @@ class _StageCompiler:
             one_task=one_task,
             ordered=ordered,
             above_ordered=frozenset(map(id, above)),
+            origins_wanted=frozenset(id(step) for step in stage.steps if origins_wanted(stage, step, ordered)),
             keeping=keeps_positions(stage),
         )
         self._on_lowered = on_lowered

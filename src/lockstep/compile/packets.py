@@ -137,7 +137,7 @@ class KeyedProcessor(StatefulProcessor):  # type: ignore[misc]
                 ticks.append(Tick(*decode(blob)))
             else:
                 batches.append((number, pa.ipc.read_record_batch(pa.py_buffer(blob), self._schemas[number])))
-        with carried_by_spark():
+        with carried_by_spark(self._step):
             turn = self._engine.run(self._store, batches, ticks)
             for number, (schema, emitted) in enumerate(zip(self._operator.outputs, turn.outputs, strict=True)):
                 if emitted.rows:

@@ -43,6 +43,8 @@ class PythonStep:
     hidden: pa.Schema
     on_error: Literal["fail", "skip"]
     dead_letters: DeadLetters | None
+    origins_wanted: bool = False
+    """Whether a later step asks which record each row was made from: for the order, or to name one that it skips."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the function over a task's batches (the shape ``mapInArrow`` wants)."""
@@ -58,23 +60,24 @@ class PythonStep:
         if self.kind != "map_batches":
             yield self._one_by_one(batch)
         elif self.on_error == "fail" or self.dead_letters is None:
-            yield self._whole(batch)
+            yield self._beside(self._made(batch), batch)
         else:
             yield from self._halves(batch)
 
     def _halves(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Find the records that a function of batches cannot take: halve the batch until they stand alone."""
         try:
-            yield self._whole(batch)
-            return
+            made = self._made(batch)
         except FunctionError as error:
             if batch.num_rows == 1:
                 visible = batch.select([name for name in batch.schema.names if not name.startswith("__")])
                 self._failed(error, visible.to_pylist()[0], batch, 0)
                 return
-        middle = batch.num_rows // 2
-        yield from self._halves(batch.slice(0, middle))
-        yield from self._halves(batch.slice(middle))
+            middle = batch.num_rows // 2
+            yield from self._halves(batch.slice(0, middle))
+            yield from self._halves(batch.slice(middle))
+        else:
+            yield self._beside(made, batch)
 
     def _one_by_one(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         visible = batch.select([name for name in batch.schema.names if not name.startswith("__")])
@@ -102,7 +105,8 @@ class PythonStep:
     def _returned(self) -> Returned:
         return Returned(self.step, self.schema)
 
-    def _whole(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What the function of map_batches makes of a batch, with the columns of the schema."""
         visible = batch.select([name for name in batch.schema.names if not name.startswith("__")])
         try:
             made = self.function(visible)
@@ -117,7 +121,7 @@ class PythonStep:
                 why="the function of map_batches takes a pyarrow RecordBatch and returns one (or a Table).",
             )
         try:
-            made = made.select(self.schema.names).cast(self.schema)
+            return made.select(self.schema.names).cast(self.schema)
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise FunctionError(
                 "LS0303",
@@ -125,14 +129,27 @@ class PythonStep:
                 why=str(error),
                 hint=f"return the columns {', '.join(self.schema.names)}.",
             ) from None
+
+    def _beside(self, made: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What map_batches made, with the hidden columns of the records: nobody can tell which row is of which record
+        unless there is one for each.
+        """
         if made.num_rows == batch.num_rows:
             return self._assemble(made, batch, list(range(batch.num_rows)))
+        fact = f'step "{self.step}" returned {made.num_rows} rows for {batch.num_rows} records'
         if EVENT_TIME in self.hidden.names:
             raise FunctionError(
                 "LS0304",
-                f'step "{self.step}" returned {made.num_rows} rows for {batch.num_rows} records after event_time',
+                f"{fact} after event_time",
                 why="each record has an event time by then, and a new row would have none.",
                 hint="put .event_time(...) after this step, or use .flat_map(...).",
+            )
+        if self.origins_wanted:
+            raise FunctionError(
+                "LS0305",
+                f"{fact}, and a later step has to know which record each came from",
+                why="rows are ordered by the records they were made from, and batches differ between replicas.",
+                hint=".flat_map(...), or one row for each record and .filter(...) or .explode(...) after it.",
             )
         return self._assemble(made, batch, [0] * made.num_rows)
 
@@ -174,7 +191,10 @@ class PythonStep:
         told = explained(self.step, error, shown(values))
         if self.on_error == "fail" or self.dead_letters is None:
             raise told from None
-        place = [str(batch.column(name)[index].as_py()) for name in (SOURCE, PARTITION, OFFSET)]
+        # What an aggregation made has no position: then the row itself tells one letter from another.
+        known = OFFSET in batch.schema.names
+        columns = [batch.column(name) for name in (SOURCE, PARTITION, OFFSET)] if known else []
+        place = [str(column[index].as_py()) for column in columns] or ["", "", "0"]
         text = json.dumps(values, default=str, sort_keys=True)
         key = "/".join([self.step, *place, hashlib.sha256(text.encode()).hexdigest()[:12]])
         facts = {"source": place[0], "partition": place[1], "offset": int(place[2]), "record": text}

@@ -34,6 +34,7 @@ from lockstep.compile.tasks import together
 from lockstep.compile.types import check_comparisons, check_same_types
 from lockstep.connect.protocols import ORDER
 from lockstep.errors import ExpressionError
+from lockstep.plan.accumulated import as_call
 from lockstep.plan.expression import Expression
 from lockstep.plan.loops import ROUND, LoopEnd, LoopHead, loop_journal
 from lockstep.plan.stages import StageSink
@@ -113,6 +114,8 @@ class Context:
     """The sinks that take their rows in order."""
     above_ordered: frozenset[int] = frozenset()
     """The ids of the steps whose results reach such a sink in this query."""
+    origins_wanted: frozenset[int] = frozenset()
+    """The ids of the steps after which another one asks which record each row was made from."""
     keeping: frozenset[int] = frozenset()
     """The ids of the steps that keep the newest position of what they put together."""
 
@@ -260,7 +263,7 @@ def _aggregate(step: Aggregate, inputs: tuple[Lowered, ...], context: Context) -
     rewrite = order_free(records, step.id, exact_floats=step.exact_floats)
     for _, expression in step.aggregates:
         check_comparisons(expression, records, step.id)
-    values = [to_column(expression, rewrite).alias(name) for name, expression in step.aggregates]
+    values = [to_column(as_call(value), rewrite, step=step.id).alias(name) for name, value in step.aggregates]
     newest = [sf.max(order_of(given)).alias(ORDER)] if id(step) in context.keeping else []
     grouped = records.groupBy(*keys, *window).agg(*values, *newest)
     bounds = [sf.col("__window.start").alias("window_start"), sf.col("__window.end").alias("window_end")]
@@ -315,6 +318,7 @@ def _python(step: Map | FlatMap | MapBatches, kind: Kind, given: Lowered, contex
         hidden=arrow_hidden(hidden),
         on_error=step.on_error,
         dead_letters=context.dead_letters,
+        origins_wanted=id(step) in context.origins_wanted,
     )
     made = StructType.fromDDL(ddl_with_hidden(step.schema.ddl(), hidden))
     # Spark knows the event-time column by its metadata, which a Python function would lose.
@@ -371,4 +375,4 @@ def _column(expression: Expression, given: Lowered, step: Step) -> SparkColumn:
             why="an aggregated row belongs to many epochs, so there is no one epoch time to give it.",
             hint="take it before: .with_columns(seen=ls.epoch_time()), then aggregate, e.g. last=F.max('seen').",
         )
-    return to_column(expression)
+    return to_column(expression, step=step.id)

@@ -29,7 +29,8 @@ from lockstep.plan.graph import Graph
 from lockstep.plan.loops import LoopEnd
 from lockstep.plan.steps import Sink, Step, Union, sources_before, upstream
 from lockstep.runtime.epoch.source import LockstepSource
-from lockstep.runtime.replica import explained_failure, source_frames
+from lockstep.runtime.failures import explained_failure
+from lockstep.runtime.replica import source_frames
 from lockstep.runtime.spark.environment import RESULT_PINS, environment_hash, open_session, process_environment
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.sqlite_store import list_jobs, open_store

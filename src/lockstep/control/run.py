@@ -92,7 +92,7 @@ def _ready(
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, job_folder(folder, graph.name) / TABLES)
     code_hash = copies.with_code(loaded.code_hash)
-    _note_version(store, folder, graph.name, graph.version(code_hash), len(graph.stages))
+    note_version(store, folder, graph.name, graph.version(code_hash), len(graph.stages))
     _forget_removed(store, settings)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
     store.set_fact(SOURCES, sources_text((source.id, source.spec) for source in graph.sources))
@@ -233,7 +233,7 @@ def _check_end(store: Store, graph: Graph, settings: Settings) -> None:
         )
 
 
-def _note_version(store: Store, folder: Path, job: str, version: str, stages: int) -> None:
+def note_version(store: Store, folder: Path, job: str, version: str, stages: int) -> None:
     """New code takes over where the foremost replica stands with the old code, stage by stage, everywhere."""
     held = store.put_fact_if_absent(VERSION, version)
     if held == version:

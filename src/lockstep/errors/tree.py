@@ -104,8 +104,10 @@ def _rebuild(cls: type[LockstepError], code: str, fact: str, why: str, hint: str
 
 
 @contextmanager
-def carried_by_spark() -> Iterator[None]:
+def carried_by_spark(step: str = "") -> Iterator[None]:
     """Let errors out of Spark's Python workers: Spark keeps only the text of an exception, so they travel in there.
+
+    What does not say where it happened gets the step it happened in.
 
     >>> with carried_by_spark():
     ...     raise StoreError("LS0401", "disk full")
@@ -116,7 +118,13 @@ def carried_by_spark() -> Iterator[None]:
     try:
         yield
     except LockstepError as error:
-        raise RuntimeError(error.to_wire()) from None
+        raise RuntimeError(_placed(error, step).to_wire()) from None
+
+
+def _placed(error: LockstepError, step: str) -> LockstepError:
+    if not step or f'"{step}"' in error.fact:
+        return error
+    return type(error)(error.code, f'step "{step}": {error.fact}', why=error.why, hint=error.hint)
 
 
 def from_wire(text: str) -> LockstepError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lockstep.errors import RunError
@@ -20,10 +20,12 @@ SUPERVISOR = "supervisor"
 
 
 class Switch:
-    """On or off. ``folder`` is None while it is off, and that is all that is ever asked then."""
+    """On or off. ``folder`` is None while it is off, and that and ``harm_here`` are all that is ever asked then."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.folder: Path | None = None
+        self.harm_here: Callable[[str, str, int], None] | None = None
+        """What a test whose replicas run in its own process does at a crash window, to a replica, in an epoch."""
         self.who = environment.get(REPLICA_VARIABLE, SUPERVISOR)
         if named := environment.get(FOLDER_VARIABLE, ""):
             self.turn_on(Path(named))

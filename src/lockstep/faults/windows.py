@@ -24,6 +24,8 @@ def reached(window: Window, replica: str, epoch: int, leading: Callable[[], bool
     ``leading`` answers whether this replica is the first here, the one whose crash the others have to make up for; it
     is asked only if an order wants to know.
     """
+    if switch.harm_here is not None:
+        switch.harm_here(window, replica, epoch)
     if switch.folder is not None:
         _obey(_orders(switch.folder), window, replica, epoch, leading)
 

@@ -1,7 +1,7 @@
 """Aggregates that keyed operators add up record by record: the same null rules, types and results as Spark's.
 
 What depends on the order (first, last, lists, ties of ``max_by``) follows the order of the records, which is defined.
-Floats are added exactly, as native aggregations do it (`compile/aggregates.py`): as decimals with 18 digits after the
+Floats are added exactly, as native aggregations do it (`compile/sums.py`): as decimals with 18 digits after the
 point, so that neither the order nor a merge of parts shows in the last digits.
 
 States are plain data. ``add`` and ``merge`` may change the state they are given: go on with what they return.

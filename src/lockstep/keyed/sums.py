@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lockstep.errors import ExpressionError
+from lockstep.errors.numbers import FLOAT_LIMIT, float_too_large, sum_too_large
 from lockstep.store.types import spark_type
 
 Values = Sequence[Any]
@@ -18,9 +18,7 @@ Values = Sequence[Any]
 
 _EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
 _SMALLEST = Decimal(1).scaleb(-18)
-_FLOAT_LIMIT = 1e20
 _LONG_LIMIT = 2**63
-_DECIMAL_DIGITS_MAX = 38
 _QUOTIENT_DIGITS = 39
 """Digits after the point that Spark divides decimals to, before it rounds to the result's type."""
 _NAN, _PLUS, _MINUS = 4, 1, 2
@@ -28,7 +26,10 @@ _NAN, _PLUS, _MINUS = 4, 1, 2
 
 @dataclass(frozen=True)
 class WholeSum:
-    """Sums of whole numbers and decimals; the state is the sum, None before the first value."""
+    """Sums of whole numbers and decimals; the state is the sum, None before the first value.
+
+    The sum may leave its type on the way and come back: only a result has to fit.
+    """
 
     type: pa.DataType
     function: str
@@ -42,7 +43,9 @@ class WholeSum:
         value = values[0]
         if value is None:
             return state
-        return value if state is None else self._sum(state, value)
+        if state is None:
+            return value
+        return state + value if isinstance(value, int) else _EXACT.add(state, value)
 
     def merge(self, state: Any, later: Any) -> Any:
         """Both parts' records."""
@@ -50,13 +53,9 @@ class WholeSum:
 
     def result(self, state: Any) -> Any:
         """The value of all that was added."""
+        if state is not None and not (_is_long(state) if isinstance(state, int) else _fits(state, self.type)):
+            raise sum_too_large(self.function, spark_type(self.type))
         return state
-
-    def _sum(self, state: Any, value: Any) -> Any:
-        total = state + value if isinstance(value, int) else _EXACT.add(state, value)
-        if not (_is_long(total) if isinstance(total, int) else _fits(total, self.type)):
-            raise _overflow(self.function, self.type)
-        return total
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,8 @@ class FloatSum:
         total, bits, count = state or (Decimal(0), 0, 0)
         if value - value != 0.0:  # NaN and the infinities only
             return total, bits | (_NAN if math.isnan(value) else _PLUS if value > 0 else _MINUS), count + 1
-        if not -_FLOAT_LIMIT < value < _FLOAT_LIMIT:
-            raise _too_large(self.function)
+        if not -FLOAT_LIMIT < value < FLOAT_LIMIT:
+            raise float_too_large()
         # The shortest text of the float, as Spark's cast to a decimal reads it.
         exact = _EXACT.quantize(Decimal(repr(value)), _SMALLEST)
         return _EXACT.add(total, exact), bits, count + 1
@@ -98,8 +97,6 @@ class FloatSum:
         total, bits, count = state
         if bits:
             return {_PLUS: math.inf, _MINUS: -math.inf}.get(bits, math.nan)
-        if abs(total) >= _FLOAT_LIMIT:
-            raise _overflow(self.function, pa.decimal128(_DECIMAL_DIGITS_MAX, 18))
         return float(total) / count if self.average else float(total)
 
 
@@ -124,10 +121,7 @@ class Average:
             whole = state[0] + later[0]
             # States keep to 64 bits where they can: beyond, a decimal holds any number.
             return whole if _is_long(whole) else Decimal(whole), state[1] + later[1]
-        total = _EXACT.add(Decimal(state[0]), Decimal(later[0]))
-        if not _fits(total, self.sum_type):
-            raise _overflow("avg", self.sum_type)
-        return total, state[1] + later[1]
+        return _EXACT.add(Decimal(state[0]), Decimal(later[0])), state[1] + later[1]
 
     def result(self, state: tuple[Any, int]) -> float | Decimal | None:
         """The value of all that was added."""
@@ -136,36 +130,21 @@ class Average:
             return None
         if not pa.types.is_decimal(self.type):
             return float(total) / count
+        if not _fits(total, self.sum_type):
+            raise sum_too_large("avg", spark_type(self.sum_type))
         quotient = _EXACT.divide(total, Decimal(count))
         rounded = _EXACT.quantize(quotient, Decimal(1).scaleb(-_QUOTIENT_DIGITS))
         value = _EXACT.quantize(rounded, Decimal(1).scaleb(-self.type.scale))
         if not _fits(value, self.type):
-            raise _overflow("avg", self.type)
+            raise sum_too_large("avg", spark_type(self.type))
         return value
 
 
 def _fits(value: Decimal, kind: pa.DataType) -> bool:
     if not pa.types.is_decimal(kind):
         return True
-    return abs(value) < Decimal(1).scaleb(kind.precision - kind.scale)
-
-
-def _overflow(function: str, kind: pa.DataType) -> ExpressionError:
-    return ExpressionError(
-        "LS0214",
-        "an aggregate of the job is too large for its type",
-        why=f"{function} has left the range of {spark_type(kind)} (Spark calls it ARITHMETIC_OVERFLOW).",
-        hint='add a larger type: F.sum(F.col("x").cast("decimal(38,0)")).',
-    )
-
-
-def _too_large(function: str) -> ExpressionError:
-    return ExpressionError(
-        "LS0212",
-        f"{function} adds a float of {_FLOAT_LIMIT:g} or more",
-        why="floats are added exactly, as decimals with 18 digits after the point and 20 before it.",
-        hint="scale the values down first: divide by a power of two, which is exact.",
-    )
+    # abs() would round to 28 digits.
+    return value.copy_abs() < Decimal(1).scaleb(kind.precision - kind.scale)
 
 
 def _is_long(total: int) -> bool:

@@ -20,6 +20,7 @@ from lockstep.plan.steps import Named
 
 _PICKS = ("first", "last")
 _QUANTILES = ("median", "percentile")
+_SEVERAL_INPUTS = ("count_distinct", "percentile")
 RELATIVE_ERROR = 0.05
 """Of ``approx_count_distinct``, where nothing else is said."""
 _CALLED = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
@@ -83,13 +84,10 @@ def accumulated(expression: Expression, name: str, where: str) -> Accumulated:
 def needs_lockstep(values: Named) -> bool:
     """Whether Spark cannot be given one of these aggregates, so that Lockstep has to add records up itself.
 
-    A text in SQL is Spark's to read; if it is one call of an aggregate that Spark must not get as it stands, it is
-    taken apart here.
-
     >>> needs_lockstep((("n", Call("count", ("*",))),)), needs_lockstep((("s", Call("stddev", ("ms",))),))
     (False, True)
-    >>> needs_lockstep((("n", Sql("count(distinct user)")),))
-    True
+    >>> needs_lockstep((("w", Sql("max_by(user, ms)")),)), needs_lockstep((("w", Sql("max_by(user, ms) || 'x'")),))
+    (True, False)
     """
     own = names_by("lockstep")
     for _, value in values:
@@ -97,9 +95,23 @@ def needs_lockstep(values: Named) -> bool:
         if any(isinstance(node, Call) and node.name in own for node in walk(plain)):
             return True
         called = _from_sql(plain.text) if isinstance(plain, Sql) else None
-        if called is not None and (called[0] in own or called[0] in ("count_distinct", *_QUANTILES)):
+        if called is not None and called[0] in own:
             return True
     return False
+
+
+def as_call(expression: Expression) -> Expression:
+    """A text in SQL that is one aggregate of known ones, as the call it is: it is then computed like ``F``'s.
+
+    >>> as_call(Sql("sum(price * pieces)")), as_call(Sql("1 + sum(price)"))
+    (<expression sum(price * pieces)>, <expression 1 + sum(price)>)
+    >>> isinstance(as_call(Sql("sum(price * pieces)")), Call)
+    True
+    """
+    called = _from_sql(expression.text) if isinstance(expression, Sql) else None
+    if called is None or _is_there(called[1][0]) or (len(called[1]) != 1 and called[0] not in _SEVERAL_INPUTS):
+        return expression
+    return Call(*called)
 
 
 def lay_out(values: Sequence[Accumulated], columns: Sequence[str]) -> Layout:

@@ -133,15 +133,20 @@ REFUSED_SCALARS: dict[str, Refusal] = {
 """Scalar functions (and what is none, such as ``udf``) that a job may not call."""
 
 _PICKS = "which record comes first depends on the shuffle, which keeps no order."
-_FIRST = Refusal("order", _PICKS, "F.min(F.struct(time, value)), or .agg(value=F.first(...)) on its own")
-_LAST = Refusal("order", _PICKS, "F.max(F.struct(time, value)), or .agg(value=F.last(...)) on its own")
-_ANY = Refusal("order", _PICKS, "F.min(...) or F.max(...)")
+_ALONE = "alone in .agg(...), under a name of its own, it is computed in the order of records; or "
+_FIRST = Refusal(
+    "order", _PICKS, f"{_ALONE}F.min(F.struct(time, value)): the value at the earliest time, ties by the value"
+)
+_LAST = Refusal(
+    "order", _PICKS, f"{_ALONE}F.max(F.struct(time, value)): the value at the latest time, ties by the value"
+)
+_ANY = Refusal("order", _PICKS, f"{_ALONE}F.min(...) or F.max(...)")
 _LIST = Refusal(
-    "order", "the order of the list is that of the shuffle.", "F.collect_set(...): each value once, in order"
+    "order", "the order of the list is that of the shuffle.", f"{_ALONE}F.collect_set(...): each value once, in order"
 )
 _TIES = "among equals it takes whichever comes first, and a shuffle keeps no order."
-_MAX_BY = Refusal("order", _TIES, "F.max(F.struct(by, value)).getField(...), or .agg(value=F.max_by(...)) on its own")
-_MIN_BY = Refusal("order", _TIES, "F.min(F.struct(by, value)).getField(...), or .agg(value=F.min_by(...)) on its own")
+_MAX_BY = Refusal("order", _TIES, f"{_ALONE}F.max(F.struct(by, value)).getField(...): ties are decided by the value")
+_MIN_BY = Refusal("order", _TIES, f"{_ALONE}F.min(F.struct(by, value)).getField(...): ties are decided by the value")
 _MODE = Refusal("order", _TIES, "count by value: .key_by(..., value=...).agg(n=F.count('*'))")
 _QUANTILE = Refusal(
     "order",
@@ -152,13 +157,13 @@ _WITHIN = Refusal("stream", "WITHIN GROUP cannot be read here.", "F.percentile(x
 DISTINCT = Refusal(
     "stream", "Spark cannot add up distinct values over a stream.", "F.count_distinct(...), or F.collect_set(...)"
 )
-_ALONE = ".agg(value=F.{name}(...)), each on its own: Lockstep adds it up exactly; the formula in .with_columns(...)"
+_EXACTLY = ".agg(value=F.{name}(...)), each on its own: Lockstep adds it up exactly; the formula in .with_columns(...)"
 _MOMENTS = Refusal(
     "order",
     "Spark adds its floats in the order they come, and that changes the last digits.",
-    _ALONE.format(name="stddev"),
+    _EXACTLY.format(name="stddev"),
 )
-_PAIRS = Refusal("order", _MOMENTS.reason, _ALONE.format(name="corr"))
+_PAIRS = Refusal("order", _MOMENTS.reason, _EXACTLY.format(name="corr"))
 _HIGHER = Refusal("order", _MOMENTS.reason, "F.sum(...) of powers, and the formula on these in .with_columns(...)")
 _FLOATS = Refusal("order", _MOMENTS.reason, "F.sum(...), which Lockstep adds exactly")
 _SKETCH = Refusal(

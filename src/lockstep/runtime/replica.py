@@ -9,11 +9,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,9 +33,9 @@ from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.tables import copies_in, look_in
-from lockstep.errors import ExpressionError, LockstepError, RunError, StoreError, from_wire
+from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.plan.graph import Graph
-from lockstep.plan.steps import Source
+from lockstep.plan.steps import Source, Step
 from lockstep.runtime.decide.marks import TimeStep, time_steps
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.endings import exit_code, is_job_error
@@ -46,6 +45,7 @@ from lockstep.runtime.epoch.run import EpochRunner
 from lockstep.runtime.epoch.sealing import Sealer
 from lockstep.runtime.epoch.source import FORMAT, LockstepSource, SourceOptions
 from lockstep.runtime.epoch.stage_progress import StageProgress
+from lockstep.runtime.failures import explained_failure, failure_of
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import KIND, Phases, since_process_start
 from lockstep.runtime.reporting import Reporter
@@ -104,6 +104,7 @@ class Replica:
         self.sealer: Sealer | None = None
         self.sealing_error: LockstepError | None = None
         self.last_trouble: LockstepError | None = None
+        self.steps: Sequence[Step] = ()
         self._told_phases = False
         self.phases = phases or Phases("a new process", since_process_start())
 
@@ -163,6 +164,7 @@ class Replica:
         return prepare(self.spec, self.store, self.holder, graph, version, self.settings.run)
 
     def _start(self, graph: Graph, stages: tuple[Compiled, ...], checkpoints: tuple[Path, ...]) -> list[StreamingQuery]:
+        self.steps = graph.steps
         sides = [self._open_sinks(stage) for stage in stages]
         sources = self._sources(graph, stages)
         self.sealer = self._new_sealer(sources, time_steps(graph))
@@ -292,7 +294,7 @@ class Replica:
     def failure(self, queries: list[StreamingQuery]) -> LockstepError:
         """What ended the first query that ended."""
         own = next((runner.failure for runner in self.runners if runner.failure is not None), None)
-        return own or _of_query(next(query for query in queries if not query.isActive))
+        return own or failure_of(next(query for query in queries if not query.isActive), self.steps)
 
     def _drained(self, queries: list[StreamingQuery]) -> int:
         """Finish the epoch under way in all stages, then stop: stopping inside a batch would leave it uncommitted."""
@@ -387,38 +389,6 @@ def observed_times(query: StreamingQuery, event_times: tuple[str, ...]) -> dict[
     return found
 
 
-def _of_query(query: StreamingQuery) -> LockstepError:
-    error = query.exception()
-    text = str(error) if error else "the query ended without an error"
-    print(text, file=sys.stderr, flush=True)
-    return explained_failure(text)
-
-
-def explained_failure(text: str) -> LockstepError:
-    """What a failed query means: our own error if one is inside Spark's text, else Spark's first line."""
-    if (own := from_wire(text)) is not None:
-        return own
-    if re.search(r"SQLSTATE: 22\d{3}\b", text):
-        return ExpressionError(
-            "LS0214",
-            "an expression of the job fails on a record",
-            why=_first_line(text),
-            hint="let it give null instead: try_divide, try_cast, try_add and the like; or filter such records out.",
-        )
-    if "state" in text.lower() and ("CANNOT_LOAD_STATE_STORE" in text or "STATE_STORE" in text):
-        return RunError("LS0604", "Spark cannot load this replica's state", why=_first_line(text))
-    return RunError("LS0601", "Spark ended the query", why=_first_line(text), hint="see the replica's log.")
-
-
-def _first_line(text: str) -> str:
-    """Spark's first line; if that announces a Python traceback, the line that ends it too."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [text]
-    # A line that ends in a colon only announces the next traceback.
-    raised = [line for line in lines[1:] if re.match(r"[\w.]+(Error|Exception|Interrupt)\b.*[^:]$", line)]
-    first = lines[0].removesuffix("Traceback (most recent call last):").strip()
-    return f"{first} {raised[0] if raised else ''}".strip()[:600]
-
-
 def main(arguments: list[str]) -> None:
     """The process of one replica."""
     phases = Phases("a new process", since_process_start())
@@ -450,7 +420,7 @@ def _guarded(replica: Replica, store: Store) -> int:
     except LockstepError as error:
         failure = error
     except PySparkException as error:
-        failure = explained_failure(str(error))
+        failure = explained_failure(str(error), replica.steps)
     except Exception as error:
         import traceback
 

@@ -36,6 +36,11 @@ class SealerByHand(Sealer):
         """Whether nothing is left to be done after the end of the input."""
         return is_over(self._store.head(), self._time_steps)
 
+    @property
+    def sources(self) -> Mapping[str, SourceSide]:
+        """Everything that it seals positions of."""
+        return self._sources
+
     def adopt(self, other: Sealer) -> None:
         """Use the sources of another one: it knows the journals inside the job."""
         self._sources = other._sources
@@ -78,6 +83,11 @@ class ReplicaHere(Replica):
         self.drain.set()
         for query in self.queries:
             query.stop()
+
+    def drain_and_stop(self) -> None:
+        """Stop as `lockstep stop` does: all stages after the same epoch, which is committed."""
+        self.drain.set()
+        self._drained(self.queries)
 
     def crash_in_next_epoch(self) -> None:
         """Die after publishing the next epoch."""

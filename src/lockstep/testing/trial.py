@@ -23,6 +23,8 @@ from lockstep.connect.protocols import Place
 from lockstep.connect.reading import read
 from lockstep.connect.registry import source_side
 from lockstep.connect.specs import JournalSource
+from lockstep.control.retention import forget
+from lockstep.control.run import note_version
 from lockstep.errors import LockstepError, RunError
 from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.epoch.source import LockstepSource
@@ -38,6 +40,8 @@ START_US = 1_700_000_000_000_000
 """Epoch time just before epoch 0; each epoch comes a second later unless the test says otherwise."""
 WAIT_S = 180.0
 """For one epoch. They take a fraction of a second each, but machines that run tests can be very busy."""
+CODE = "code"
+"""The hash of the code around the plan: in a test only the plan changes."""
 NEVER_AHEAD_S = 1e9
 """Thirty years: an epoch of a test holds what the test put into it, unless it asks for less."""
 _POLL_S = 0.01
@@ -59,10 +63,12 @@ class Trial:
         """The newest epoch's time."""
         run_settings = {"max_ahead_s": NEVER_AHEAD_S, **job.options, **settings}
         self._settings = Settings.model_validate({"run": run_settings}).model_dump(mode="json")
-        self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), "code")
+        self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
         self._store_folder = folder / ".lockstep"
         self.store = open_store(self._store_folder, job.name)
         self.place = Place(folder, self._store_folder, job.name)
+        version = self.graph.version(CODE)
+        note_version(self.store, self._store_folder, job.name, version, len(self.graph.stages))
         holder = self.store.begin("test", os.getpid())
         sources = {step.id: source_side(step.spec, self.place, step.id) for step in self.graph.sources}
         run = Settings.model_validate(self._settings).run
@@ -85,7 +91,7 @@ class Trial:
             store=str(self._store_folder),
             job=self.graph.name,
             job_file="",
-            code_hash="code",
+            code_hash=CODE,
             replica=replica,
             seed="auto",
             settings=self._settings,
@@ -98,6 +104,10 @@ class Trial:
         assert started.sealer is not None
         self._sealer.adopt(started.sealer)
         return started
+
+    def forget(self, floor: int) -> None:
+        """Trim history below this epoch, in the ledger and in the sources, as a supervisor does."""
+        forget(self.store, self._sealer.sources, floor)
 
     def put(self, journal: str, records: Sequence[Mapping[str, Any]], partition: int | None = None) -> None:
         """Append records to a journal that a source of the job reads."""

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import lockstep as ls
 from lockstep.errors import LockstepError
+from lockstep.plan.aggregates import names_by
+from lockstep.plan.determinism import REFUSED_AGGREGATES, REFUSED_SCALARS
+
+_OTHERWISE = {"asc", "desc", "window", "session_window"}
+"""Words that SQL reads in another way."""
 
 
 def _job() -> ls.Job:
@@ -139,3 +146,15 @@ def test_only_streams_of_this_job_and_tables_can_be_passed() -> None:
         job.sql("select * from a", a="logins")  # type: ignore[arg-type]
     with pytest.raises(LockstepError, match="LS0136"):
         job.sql("select * from a", a=_job().sql("select user from logins"))
+
+
+@pytest.mark.parametrize("name", sorted({*REFUSED_SCALARS, *REFUSED_AGGREGATES} - _OTHERWISE - names_by("lockstep")))
+def test_the_function_that_is_refused_is_named_and_marked_and_not_its_neighbour(name: str) -> None:
+    """As it was written: `std` is not `stddev`, though the parser takes one for the other."""
+    if name in REFUSED_SCALARS:
+        query = f"select lower(user) as a, {name}() as b, length(user) as c from logins"
+    else:
+        query = f"select user, max(ms) as a, coalesce({name}(ms, 0.5), 1) as b, count(*) as c from logins group by user"
+    error = _refused(query)
+    assert name in re.split(r"\W+", error.fact), error
+    assert _marked(error, query).startswith(name), error

@@ -35,6 +35,7 @@ class PretendedReplica:
     on_epoch = staticmethod(lambda epoch: None)
 
     gentle = False
+    share = "full"
 
     def __init__(self, spec: ReplicaSpec, **_: Any) -> None:
         self._spec = spec
@@ -69,6 +70,10 @@ class PretendedReplica:
         self._spec.folder.mkdir(parents=True, exist_ok=True)
         (self._spec.folder / "error.json").write_text(json.dumps({"error": error.to_wire()}))
         self._code = EXIT_JOB_ERROR
+
+    def cpu_s(self) -> float:
+        """It uses none of its own."""
+        return 0.0
 
     def drain(self) -> None:
         """It ends well."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import lockstep as ls
 from lockstep import F
 from lockstep.compile.digests import add_sums, digest_text
-from lockstep.compile.hidden import Hidden, hidden_of, ordered_sinks
+from lockstep.compile.hidden import Hidden, hidden_of, ordered_sinks, origins_wanted
 
 
 def _job() -> tuple[ls.Job, Any, Any]:
@@ -87,6 +89,32 @@ def test_a_journal_inside_the_job_keeps_the_order_if_a_reader_asks_for_positions
     journals = {sink.id for stage in stages for sink in stage.sinks} - {"one", "two"}
     assert len(journals) == 2
     assert ordered_sinks(stages) == {"stage-counted"}
+
+
+@pytest.mark.parametrize(
+    ("after", "wanted"),
+    [
+        (lambda made, job: made.to(ls.files("out")), False),
+        (lambda made, job: made.to(ls.sqlite("out.db", table="all")), False),
+        (lambda made, job: made.key_by("user").agg(n=F.count("*")).to(ls.files("out")), False),
+        (lambda made, job: made.key_by("user").agg(n=F.count("*")).to(ls.sqlite("o.db", table="n", key="user")), False),
+        (lambda made, job: made.key_by("user").agg(n=F.first("user")).to(ls.files("out")), True),
+        (lambda made, job: made.key_by("user").count(per_record=True).to(ls.files("out")), True),
+        (lambda made, job: made.key_by("user").reduce(lambda a, b: a).to(ls.files("out")), True),
+        (lambda made, job: made.key_by("user").process(_Nothing(), schema="user string").to(ls.files("out")), True),
+        (lambda made, job: made.distinct("user", within="1 hour").to(ls.files("out")), True),
+        (lambda made, job: made.filter("user > 'a'").to(ls.sqlite("out.db", table="newest", key="user")), True),
+        (lambda made, job: made.map(dict, schema="user string", on_error="skip").to(ls.files("out")), True),
+        (lambda made, job: made.map(dict, schema="user string").to(ls.files("out")), False),
+    ],
+)
+def test_who_asks_which_record_a_row_was_made_from(after: Any, wanted: bool) -> None:
+    job, left, right = _job()
+    right.key_by("user").process(_Nothing(), schema="user string", name="other").to(ls.files("beside"), name="beside")
+    made = left.map_batches(lambda table: table, schema="user string", name="made", on_error="skip")
+    after(made, job)
+    stages = job.graph().stages
+    assert origins_wanted(stages[0], made._step, ordered_sinks(stages)) == wanted
 
 
 def test_digests_of_parts_add_up_in_any_order() -> None:

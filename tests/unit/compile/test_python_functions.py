@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -151,6 +151,30 @@ def test_map_batches_may_not_change_the_number_of_records_behind_event_time() ->
     step = _step(lambda batch: pa.table({"user": ["a"], "n": [1]}), "map_batches", hidden)
     error = _error(step, _input([{"word": "a", "n": 1}, {"word": "b", "n": 2}], hidden))
     assert error.code == "LS0304"
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+def test_map_batches_may_not_change_the_number_of_records_if_their_order_is_asked_for(on_error: Any) -> None:
+    kept: list[str] = []
+    step = _step(_fewer, "map_batches", POSITION, on_error, lambda key, *_: kept.append(key))
+    rows = [{"word": "a", "n": n, "__source": "s", "__partition": "0", "__offset": n} for n in range(3)]
+    assert len(_rows(step, _input(rows, POSITION))) == 1, "nobody asks"
+    error = _error(replace(step, origins_wanted=True), _input(rows, POSITION))
+    assert (error.code, kept) == ("LS0305", []), "it is not the fault of one record"
+    assert "1 rows for 3 records" in error.fact and "flat_map" in error.hint
+    whole = _step(lambda batch: batch.rename_columns(["user", "n"]), "map_batches", POSITION)
+    assert [row["__offset"] for row in _rows(replace(whole, origins_wanted=True), _input(rows, POSITION))] == [0, 1, 2]
+
+
+def _fewer(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.rename_columns(["user", "n"]).slice(0, batch.num_rows // 3)
+
+
+def test_a_row_without_a_position_that_is_skipped_is_kept_as_well() -> None:
+    kept: dict[str, Any] = {}
+    step = _step(lambda record: 1 / 0, "map", [], "skip", lambda key, _, facts: kept.update({key: facts}))
+    assert _rows(step, _input([{"word": "a", "n": 1}, {"word": "b", "n": 2}])) == []
+    assert [(facts["source"], facts["offset"]) for facts in kept.values()] == [("", 0), ("", 0)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sqlite3
@@ -152,6 +153,19 @@ def test_a_null_is_a_value_of_a_key_like_any_other(place: Place) -> None:
     found = read(place.project / "out.db", table="alerts").to_pylist()
     assert len(found) == len(expected)
     assert {(row["a"], row["b"]): row["v"] for row in found} == expected
+
+
+def test_nan_is_a_value_of_a_key_too_and_not_null(place: Place) -> None:
+    schema = pa.schema([("x", pa.float64()), ("v", pa.float64())])
+    values = [math.nan, None, -0.0, math.inf, -math.inf, 0.0, math.nan]
+    side = sink_side(sqlite("out.db", table="alerts", key="x"), "alerts", place)
+    side.open(schema)
+    rows = [{"x": value, "v": value} for value in values]
+    side.publish(wanted(0), Output(schema, pa.Table.from_pylist(rows, schema)), HOLDER)
+    side.close()
+    found = read(place.project / "out.db", table="alerts").to_pylist()
+    assert sorted(map(repr, (row["x"] for row in found))) == ["-inf", "0.0", "None", "inf", "nan"]
+    assert all(repr(row["x"]) == repr(row["v"]) for row in found)
 
 
 def test_a_table_of_an_earlier_release_goes_on_but_says_what_to_do_about_a_null_key(place: Place) -> None:

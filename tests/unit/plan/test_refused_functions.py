@@ -67,6 +67,19 @@ def test_a_refused_function_names_its_replacement(name: str, code: str, replacem
     assert name in caught.value.fact and 'step "filter"' in caught.value.fact
 
 
+@pytest.mark.parametrize("name", [*REFUSED_SCALARS, *REFUSED_AGGREGATES])
+def test_an_error_names_the_function_that_is_refused_and_not_its_neighbour(name: str) -> None:
+    """Alone, inside and around allowed ones, before another refused one; as a method of F and by its name in SQL."""
+    it = call("lower", Call(name))
+    for expression in (Call(name), Call("call_function", (name.upper(),)), it, call("concat", "user", it, Column("n"))):
+        with pytest.raises(ExpressionError) as caught:
+            check_deterministic(expression, "here")
+        assert caught.value.fact.split(" ")[0] == name
+    with pytest.raises(ExpressionError) as caught:
+        check_deterministic(call("coalesce", call("lower", "user"), Call(name), Call("rand")), "here")
+    assert caught.value.fact.split(" ")[0] == name
+
+
 def test_every_refusal_has_a_page() -> None:
     codes = {refusal.code for refusal in (*REFUSED_SCALARS.values(), *REFUSED_AGGREGATES.values())}
     assert codes <= all_pages().keys()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from lockstep.bench.demo.figures import BEFORE_S, Point, Span, curve, gap_across_s, span
 from lockstep.bench.demo.part import Part
@@ -75,7 +74,7 @@ class Results:
         """The table."""
         return [Row(label, tuple(text(measured) for measured in self.parts)) for label, text in _ROWS]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """For programs."""
         return {
             "ok": not self.complaints,
@@ -150,7 +149,7 @@ def _replicas(part: Part) -> str:
     return "one replica" if part.replicas == 1 else "two replicas"
 
 
-def _part_json(measured: MeasuredPart) -> dict[str, Any]:
+def _part_json(measured: MeasuredPart) -> dict[str, object]:
     part = measured.part
     return {
         "replicas": part.replicas,

@@ -1,16 +1,19 @@
-"""Arrow values as SQLite keeps them, and back: times, dates and decimals as text, nested ones as JSON."""
+"""Arrow values as SQLite keeps them, and back: times, dates, decimals and NaN as text, nested ones as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from math import isnan
 from typing import Any
 
 import pyarrow as pa
 
 from lockstep.connect.formats import json_values, nested_from_json
 from lockstep.store.values import converter
+
+_NAN = "NaN"
 
 
 def column_type(type_: pa.DataType) -> str:
@@ -36,6 +39,9 @@ def to_sqlite(column: pa.Array) -> list[Any]:
         values: list[Any] = column.to_pylist()
         return values
     values = json_values(column)
+    if pa.types.is_floating(column.type):
+        # SQLite would keep null instead, and a key that is NaN would be one that is null.
+        return [_NAN if value is not None and isnan(value) else value for value in values]
     if not pa.types.is_nested(column.type):
         return values
     return [None if value is None else json.dumps(value, separators=(",", ":")) for value in values]
@@ -56,6 +62,8 @@ def _back(type_: pa.DataType) -> Callable[[Any], Any]:
         return bool
     if pa.types.is_decimal(type_):
         return Decimal
+    if pa.types.is_floating(type_):
+        return float
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
         return converter(type_)
     if pa.types.is_nested(type_):

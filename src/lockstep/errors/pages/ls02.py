@@ -81,9 +81,9 @@ for it. Take the time before: .with_columns(seen=ls.epoch_time()).key_by(...).ag
     "LS0208": Page(
         "Floats added inside a text in SQL",
         """\
-The sum of floats depends on the order of addition, and replicas add in different orders. F.sum and
-F.avg are made exact by Lockstep; inside a text in SQL it cannot reach them. Write F.sum(...), cast to
-a decimal, or accept differences in the last digits with exact_floats=False.""",
+The sum of floats depends on the order of addition, and replicas add in different orders. F.sum, F.avg and
+the texts "sum(x)" and "avg(x)" are made exact by Lockstep; inside a larger text in SQL it cannot reach them.
+Write F.sum(...), cast to a decimal, or accept differences in the last digits with exact_floats=False.""",
     ),
     "LS0209": Page(
         "Types that do not fit together",
@@ -107,8 +107,10 @@ The step was built, but Spark cannot run it as it stands; the error has Spark's 
         "A float too large to be added exactly",
         """\
 F.sum and F.avg add floats exactly, so that replicas agree to the last digit: as decimals with 18 digits after
-the point and 20 before it. A value of 1e20 or more has no such decimal. Scale the values down (divide by a
-power of two, which is exact), or add them in any order, as Spark does, with .agg(..., exact_floats=False).""",
+the point and 20 before it. A value of 1e20 or more has no such decimal (a sum may be larger; infinities and
+NaN are added as usual: inf + -inf is NaN). Scale the values down (divide by a power of two, which is exact),
+or add them in any order, as Spark does, with .agg(..., exact_floats=False): then replicas may differ in the
+last digits, and where a sum leaves the range of a double on the way, in being infinite at all.""",
     ),
     "LS0213": Page(
         "An expression that Spark calls non-deterministic",
@@ -119,13 +121,35 @@ Java method, or draws random bytes). Replicas would then disagree. Use a functio
     "LS0214": Page(
         "An expression fails on a record",
         """\
-The job compiles, but one of the records cannot be computed: a division by zero, a text that is no
-number, a number too large for its type. Spark raises rather than guess (ANSI mode), and every replica
-meets the same record, so starting again would fail again: the job stops, and nothing of that epoch is
-published. Spark's words in the error name the operation.
+The job compiles, but one of the records cannot be computed: a text that is no number, an index beyond
+the end of an array. (A division by zero is LS0215, a number too large for its type LS0216.) Spark raises
+rather than guess (ANSI mode), and every replica meets the same record, so starting again would fail again:
+the job stops, and nothing of that epoch is published. Spark's words in the error name the operation.
 
-Say in the expression what should come out: F.try_divide(a, b) gives null, so does
-F.expr("try_cast(code AS int)"); or .filter(...) such records out before.""",
+Say in the expression what should come out: F.expr("try_cast(code AS int)") gives null, get(items, 5) too;
+or .filter(...) such records out before. Then run the job again: it goes on with that epoch.""",
+    ),
+    "LS0215": Page(
+        "A division by zero",
+        """\
+An expression divides by a value that is zero in one of the records (also as a % b, pmod, div). Spark
+raises rather than guess, floats too (ANSI mode), and every replica meets the same record: the job stops,
+and nothing of that epoch is published. The error names the step and the expression where Spark knows them.
+
+Say what should come out: F.try_divide(a, b) and F.try_mod(a, b) give null, in SQL try_divide(a, b) and
+try_mod(a, b); or .filter("b <> 0") before. Then run the job again: it goes on with that epoch.""",
+    ),
+    "LS0216": Page(
+        "A number too large for its type",
+        """\
+An addition, a multiplication, a cast or a sum has left the range of its type: a bigint ends at
+9,223,372,036,854,775,807, a sum of bigints is a bigint, a sum of decimal(10,2) is a decimal(20,2). Spark
+raises rather than wrap around (ANSI mode); every replica meets the same records, so the job stops, and
+nothing of that epoch is published. Only the result of a sum of whole numbers or floats has to fit: it may
+leave the range on the way and come back, in whatever order the records come.
+
+Compute in a larger type: F.sum(F.col("x").cast("decimal(38,0)")), F.col("a").cast("bigint") * 1000. Or let
+it give null: F.try_add, F.try_subtract, F.try_multiply, try_cast(x AS int).""",
     ),
     "LS0221": Page(
         "A function that makes no sense in a stream",

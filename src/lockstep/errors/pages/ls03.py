@@ -54,4 +54,17 @@ time.
 Put .event_time after this step (then the rows that it returns get theirs), or use .flat_map, where
 each new record inherits the time of the record that it was made from.""",
     ),
+    "LS0305": Page(
+        "map_batches changed the number of records before a step that needs their order",
+        """\
+Records have a position (source, partition, offset), which travels beside them, hidden. Steps by key,
+sinks with a key and dead letters use it, so that every replica sees records in the same order. A batch
+function that returns more or fewer rows than it was given leaves nobody able to say which record each
+row was made from, and batches are cut differently in every replica: so would be the order.
+
+Use .flat_map, where each new record has the position of the one that it was made from. Or return one
+row for each record: mark what is to go and .filter(...) it, return arrays and .explode(...) them. (With
+native aggregations, .agg(...) by expressions, and sinks without a key, the order does not matter, and
+batches may grow and shrink.)""",
+    ),
 }

@@ -71,6 +71,8 @@ SPEED: Mapping[str, str] = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    # Else each function of PySpark notes the line that called it: three calls into the JVM, and the line is ours.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.python.worker.reuse": "true",
     "spark.cleaner.periodicGC.interval": "5min",
     # A quarter of the default heap; an epoch of which more would come through the driver is staged by executors.

@@ -6,13 +6,26 @@ each key with its value, as Spark's own reader of state gives them, and the hash
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
+from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, BinaryType, DataType, DoubleType, FloatType, MapType, StructType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
 from lockstep.compile.digests import HASHES, digest_text, hash_columns
 from lockstep.runtime.state.state_metadata import StateOperator, state_operators
@@ -30,20 +43,33 @@ def state_digest(spark: SparkSession, checkpoint: Path, batch: int, *, exact_flo
     it. Without ``exact_floats`` floats in aggregates are left out: they depend on the order of addition.
     """
     operators = state_operators(checkpoint, batch)
-    frames = [
-        _rows(spark, checkpoint, batch, operator, options, exact_floats=exact_floats)
-        for operator in operators
-        for options in _readings(operator)
-    ]
-    if not frames:
+    if not operators:
         return {}
     # Added up in halves: a sum of whole hashes would overflow.
     sums = [sf.sum(sf.col(name).bitwiseAND(sf.lit(_HALF))) for name in HASHES]
     sums += [sf.sum(sf.shiftrightunsigned(sf.col(name), 32)) for name in HASHES]
-    rows = reduce(DataFrame.union, frames).groupBy("operator").agg(sf.count("*"), *sums).collect()
+    with _plain_name(checkpoint) as folder:
+        frames = [
+            _rows(spark, folder, batch, operator, options, exact_floats=exact_floats)
+            for operator in operators
+            for options in _readings(operator)
+        ]
+        rows = reduce(DataFrame.union, frames).groupBy("operator").agg(sf.count("*"), *sums).collect()
     found = {row[0]: digest_text(row[1], (row[2] + (row[4] << 32), row[3] + (row[5] << 32))) for row in rows}
     empty = digest_text(0, (0, 0))
     return {f"{one.number} {one.name}": found.get(one.number, empty) for one in operators}
+
+
+@contextmanager
+def _plain_name(checkpoint: Path) -> Iterator[Path]:
+    """The same folder under a name without a space: Spark's reader of state looks for ``my%20jobs`` instead."""
+    if quote(str(checkpoint)) == str(checkpoint):
+        yield checkpoint
+        return
+    with tempfile.TemporaryDirectory(prefix="lockstep-state-") as folder:
+        link = Path(folder) / "checkpoint"
+        link.symlink_to(checkpoint.resolve())
+        yield link
 
 
 def _readings(operator: StateOperator) -> Iterator[dict[str, str]]:
@@ -68,7 +94,8 @@ def _rows(
     frame = reader.options(**options).load(str(checkpoint))
     (what,) = options.values()
     columns = [
-        sf.col(f"`{part.name}`.`{field.name}`").alias(f"{part.name}.{number}")
+        # By number: two sums of one step are two fields of one name.
+        sf.col(part.name).cast(_numbered(part.dataType))[str(number)].alias(f"{part.name}.{number}")
         for part in frame.schema.fields
         if isinstance(part.dataType, StructType)
         for number, field in enumerate(part.dataType.fields)
@@ -78,6 +105,10 @@ def _rows(
     ]
     flat = frame.select(sf.lit(what).alias("store"), *columns)
     return flat.select(sf.lit(operator.number).alias("operator"), *hash_columns(flat.schema, "state"))
+
+
+def _numbered(kind: StructType) -> StructType:
+    return StructType([StructField(str(number), field.dataType) for number, field in enumerate(kind.fields)])
 
 
 def _is_comparable(kind: DataType, operator: StateOperator, *, exact_floats: bool, top: bool = True) -> bool:

@@ -1,0 +1,85 @@
+"""Runs the matrix: ``python -m tests.matrix``, or some of it; writes ``matrix-report.html``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lockstep.testing.session import opened_session
+from tests.matrix.case import Case
+from tests.matrix.life import Cell, Life
+from tests.matrix.plants import PLANTS
+from tests.matrix.report import has_failed, page, summary, text_table
+from tests.matrix.table import CASES
+
+REPORT = "matrix-report.html"
+SHAPES = (1, 2, 3)
+FOLDER = "my jobs, größer & más"
+"""People call their folders what they like."""
+
+
+def run(
+    session: SparkSession, cases: Sequence[Case], shapes: Sequence[int], seed: int, told: Callable[[str], None]
+) -> dict[tuple[str, int], list[Cell]]:
+    """Every job in every shape through its life."""
+    table: dict[tuple[str, int], list[Cell]] = {}
+    for case in cases:
+        for partitions in shapes:
+            told(f"{case.name}, {partitions} partitions ({len(table) + 1} of {len(cases) * len(shapes)})")
+            with tempfile.TemporaryDirectory(prefix="lockstep-matrix-", ignore_cleanup_errors=True) as folder:
+                life = Life(case, session, Path(folder) / FOLDER, partitions, seed)
+                table[case.name, partitions] = life.live(lambda cell: told(_line(cell)))
+    return table
+
+
+def _line(cell: Cell) -> str:
+    return f"  {cell.outcome:<15}{cell.took_s:6.1f} s  {cell.event}" + (f"\n    {cell.why}" if cell.why else "")
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix", description="Every job through its whole life.")
+    parser.add_argument("--jobs", default="", help="only jobs whose name or family contains one of these, by comma")
+    parser.add_argument("--partitions", default=",".join(map(str, SHAPES)), help="shapes of the first replica")
+    parser.add_argument("--seed", type=int, default=1, help="of the random inputs")
+    parser.add_argument("--plant", choices=sorted(PLANTS), help="make an old mistake again: the matrix has to fail")
+    parser.add_argument("--report", type=Path, default=Path(REPORT), help="where the page goes")
+    parser.add_argument("--list", action="store_true", help="only say which jobs there are")
+    return parser.parse_args(arguments)
+
+
+def chosen(names: str) -> list[Case]:
+    """The jobs that were asked for; all of them for an empty text."""
+    parts = [part.strip().lower() for part in names.split(",") if part.strip()]
+    return [case for case in CASES if not parts or any(part in f"{case.family} {case.name}".lower() for part in parts)]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """1 if any cell failed."""
+    options = _options(arguments)
+    cases, shapes = chosen(options.jobs), [int(one) for one in options.partitions.split(",")]
+    if options.list:
+        print("\n".join(f"{case.family:<12} {case.name}" for case in cases))
+        return 0
+    with ExitStack() as stack:
+        scratch = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="lockstep-matrix-", ignore_cleanup_errors=True)
+        )
+        session = stack.enter_context(opened_session(Path(scratch)))
+        if options.plant:
+            stack.enter_context(PLANTS[options.plant]())
+        # What a job prints is caught; this goes where it always goes.
+        terminal = sys.stdout
+        table = run(session, cases, shapes, options.seed, lambda line: print(line, file=terminal, flush=True))
+    options.report.write_text(page(table, options.seed), encoding="utf-8")
+    print(f"\n{text_table(table)}\n\n{summary(table)}\n{options.report}")
+    return 1 if has_failed(table) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

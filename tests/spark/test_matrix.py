@@ -1,0 +1,46 @@
+"""A slice of the matrix: one job with a bit of everything through its whole life; and the mistakes that it must find.
+
+The whole is ``make matrix``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import time
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.matrix.__main__ import FOLDER, chosen
+from tests.matrix.life import Cell, Life
+from tests.matrix.plants import PLANTS
+
+DAY_S = 86_400
+
+
+def _lived(
+    session: SparkSession, folder: Path, job: str, *, partitions: int, seed: int, only: Sequence[str] = ()
+) -> list[Cell]:
+    (case,) = chosen(job)
+    return Life(case, session, folder / FOLDER, partitions, seed).live(only=only)
+
+
+def test_a_bit_of_everything_lives_through_everything(session: SparkSession, tmp_path: Path) -> None:
+    """Another shape and other records every day: what fails is run again with the seed that the message has."""
+    day = int(time()) // DAY_S
+    cells = _lived(session, tmp_path, "a bit of everything", partitions=1 + day % 3, seed=day)
+    wrong = [cell for cell in cells if cell.outcome != "ok"]
+    assert not wrong, f"seed {day}, {1 + day % 3} partitions: {wrong}"
+
+
+@pytest.mark.parametrize(
+    ("plant", "job", "event"),
+    [("old-check-state", "interval joins", "stop and start"), ("old-upsert", "keyed sinks", "output")],
+)
+def test_the_matrix_finds_a_mistake_that_was_made(
+    session: SparkSession, tmp_path: Path, plant: str, job: str, event: str
+) -> None:
+    with PLANTS[plant]():
+        cells = _lived(session, tmp_path, job, partitions=2, seed=1, only=("run", event))
+    assert [cell.event for cell in cells if cell.outcome == "failed"] == [event]
