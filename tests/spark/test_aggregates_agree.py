@@ -216,7 +216,7 @@ def _check_references(number: int, group: Group, made: dict[str, Any]) -> None:
             assert made[case.name] == _plain(MEANINGS[case.function].empty), case.name
         if case.function == "approx_count_distinct":
             exact = len({spark_order(row[NAMES.index(case.columns[0])]) for row in group} - {(0, None)})
-            assert made[case.name] == exact, "so few values are counted exactly, but for collisions"
+            assert abs(made[case.name] - exact) <= 2, "so few values are counted exactly, but for collisions"
 
 
 def _plain(value: Any) -> Any:

@@ -262,8 +262,8 @@ class WindowedStream:
         by_us = self._options.distance_us
         if not by_us:
             return results
-        moved = {name: Sql(f"timestamp_micros(unix_micros(`{name}`) + {by_us})") for name in WINDOW_COLUMNS}
-        return results.with_columns(**moved)
+        moved = [Sql(f"timestamp_micros(unix_micros(`{name}`) + {by_us})").alias(name) for name in WINDOW_COLUMNS]
+        return results.with_columns(*moved)
 
     def __getattr__(self, asked: str) -> NoReturn:
         explain_missing(self, asked, KEYED_SLIPS)

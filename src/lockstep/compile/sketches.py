@@ -24,7 +24,7 @@ def bias_for(values: Sequence[Accumulated]) -> Bias:
 def _read_bias() -> Bias:
     """The table of biases for the precision that Lockstep uses, read from Spark, which keeps it to itself."""
     session = SparkSession.active()
-    helper = session._jvm.java.lang.Class.forName(_HELPER)  # type: ignore[union-attr]
+    helper = session._jvm.java.lang.Class.forName(_HELPER)
 
     def table(name: str) -> Any:
         found = helper.getDeclaredField(name)

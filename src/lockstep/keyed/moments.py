@@ -21,10 +21,10 @@ from lockstep.keyed.sums import Values
 class Sums(NamedTuple):
     """Of pairs (x, y), both as whole numbers: x is counted in units of 2 to the power -x_digits, y likewise.
 
-    ``odd`` counts the pairs with a NaN or an infinity, which are in ``count`` but in no sum. With one input y is x.
+    ``odd`` counts the pairs with a NaN or an infinity, which are in ``number`` but in no sum. With one input y is x.
     """
 
-    count: int = 0
+    number: int = 0
     odd: int = 0
     x_digits: int = 0
     y_digits: int = 0
@@ -39,7 +39,7 @@ class Sums(NamedTuple):
         x_digits, y_digits = max(self.x_digits, other.x_digits), max(self.y_digits, other.y_digits)
         one, two = self._in_units(x_digits, y_digits), other._in_units(x_digits, y_digits)
         added = [a + b for a, b in zip(one[4:], two[4:], strict=True)]
-        return Sums(self.count + other.count, self.odd + other.odd, x_digits, y_digits, *added)
+        return Sums(self.number + other.number, self.odd + other.odd, x_digits, y_digits, *added)
 
     def _in_units(self, x_digits: int, y_digits: int) -> Sums:
         left, right = x_digits - self.x_digits, y_digits - self.y_digits
@@ -73,7 +73,7 @@ class Moments:
             return state
         x, y = values[0], values[-1]
         if any(isinstance(value, float) and not math.isfinite(value) for value in (x, y)):
-            one = Sums(count=1, odd=1)
+            one = Sums(number=1, odd=1)
         else:
             (a, x_digits), (b, y_digits) = _whole(x, self.scales[0]), _whole(y, self.scales[-1])
             one = Sums(1, 0, x_digits, y_digits, a, b, a * a, b * b, a * b)
@@ -90,7 +90,7 @@ class Moments:
         if state is None:
             return None
         sums = Sums(*state)
-        if sums.count == 1 and self.function not in _OF_ONE:
+        if sums.number == 1 and self.function not in _OF_ONE:
             return None
         if sums.odd:
             return math.nan
@@ -110,18 +110,18 @@ def _whole(value: Any, scale: int) -> tuple[int, int]:
 
 
 def _variance(sums: Sums, x_unit: int, population: bool) -> float:
-    n = sums.count
+    n = sums.number
     return _quotient(n * sums.xx - sums.x**2, n * (n if population else n - 1) * x_unit**2)
 
 
 def _covariance(sums: Sums, x_unit: int, y_unit: int, population: bool) -> float:
-    n = sums.count
+    n = sums.number
     return _quotient(n * sums.xy - sums.x * sums.y, n * (n if population else n - 1) * x_unit * y_unit)
 
 
 def _correlation(sums: Sums) -> float | None:
     """Units cancel out. It is not defined where one of the two never changes."""
-    n = sums.count
+    n = sums.number
     spread = (n * sums.xx - sums.x**2) * (n * sums.yy - sums.y**2)
     together = n * sums.xy - sums.x * sums.y
     if spread == 0:
