@@ -59,7 +59,7 @@ def kill_figures(waits: Sequence[Wait], seen_us: Sequence[int], kill_us: int, be
     earlier = [time for time in times if first_us <= time <= kill_us]
     return {
         "gap_before_s": max(((b - a) / US_PER_S for a, b in pairwise(earlier)), default=None),
-        "longest_gap_s": longest_gap_after([(0, time) for time in times], kill_us, after_s),
+        "longest_gap_s": longest_gap_after([(0, time) for time in times], kill_us, after_s)[0],
         "wait_p99_before_ms": p99_ms,
         "worst_wait_ms": max((wait.wait_ms for wait in after), default=None),
         "normal_after_s": normal_after_s(after, kill_us, after_s, limit_ms),

@@ -23,6 +23,7 @@ def _seconds(value: object) -> object:
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
 """A number of seconds, or a duration as people write it ("200 ms")."""
+BootShare = Literal["idle", "gentle", "duty"]
 
 
 class _Strict(BaseModel):
@@ -84,10 +85,11 @@ class RunSettings(_Strict):
     One costs memory (about that of a replica) and next to no processor time. There is none in a run until done, nor on
     a master that is not local, where it would hold executors.
     """
-    boot_share: Literal["idle", "gentle"] = "idle"
+    boot_share: BootShare = "idle"
     """What a process that boots beside replicas that publish gets of the processor: the time that is idle, or a share.
 
-    A replica that boots and finds less than a quarter of a core idle gets a gentle share all the same.
+    In idle time, one that gets less than a quarter of a core has a gentle share all the same. ``duty`` is idle time, of
+    which a spare uses a quarter: for machines on which a busy core slows the others down.
     """
     on_divergence: Literal["stop", "continue"] = "stop"
     """What to do if two replicas computed different rows and no third can tell who is right: stop the job, or go on

@@ -14,21 +14,6 @@ from lockstep.store.journal import open_journal
 
 SCHEMA = "user string, amount bigint"
 
-POISONED = """
-import lockstep as ls
-
-job = ls.Job("poisoned")
-
-def parse(record):
-    return {"user": record.user, "half": 10 // record.amount}
-
-(
-    job.source("events", ls.journal("events", schema="user string, amount bigint"))
-    .map(parse, schema="user string, half bigint", name="halve")
-    .to(ls.files("out"))
-)
-"""
-
 WHICH_REPLICA = '''
 import psutil
 
@@ -49,6 +34,8 @@ import lockstep as ls
 job = ls.Job("dishonest")
 
 def sign(record):
+    if record.amount == 0:
+        raise ValueError("nothing to sign")
     wrong = record.amount == 13 and replica() == "WRONG"
     return {"user": record.user, "amount": -record.amount if wrong else record.amount}
 
@@ -59,7 +46,7 @@ def sign(record):
 )
 """
 )
-"""One replica computes something else for the amount 13."""
+"""One replica computes something else for the amount 13; none can take 0."""
 
 
 def append(project: Path, records: list[dict[str, Any]]) -> None:

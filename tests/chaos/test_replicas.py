@@ -11,10 +11,9 @@ import pytest
 
 import lockstep as ls
 from lockstep.bench.running import JobRun, Run
-from tests.chaos.jobs import DISHONEST, POISONED, append
+from tests.chaos.jobs import DISHONEST, append
 
-FAST = {"retention_epochs_min": "20", "heartbeat_interval_s": "0.5"}
-NAMED = {**FAST, "spares": "0"}
+NAMED = {"retention_epochs_min": "20", "heartbeat_interval_s": "0.5", "spares": "0"}
 """For jobs that ask which replica they are: a process that was a warm spare has another name in its command line."""
 
 
@@ -37,16 +36,6 @@ def events_of(run: JobRun) -> list[tuple[str, str]]:
     return [(kind, replica) for _, _, kind, replica, _ in run.store.events(limit=10_000)]
 
 
-def test_a_record_that_makes_a_function_raise_stops_the_job_and_is_named(tmp_path: Path, runs: list[JobRun]) -> None:
-    append(tmp_path, [{"user": "ann", "amount": 5}, {"user": "bob", "amount": 0}])
-    run = start(runs, Run("poisoned", POISONED, replicas=1, settings=FAST), tmp_path)
-    run.wait_until(lambda: run.ended, 120, "the job to stop")
-    assert run.exit_code == 1
-    said = (tmp_path / "run.log").read_text()
-    assert "LS0301" in said and "halve" in said and "job.py" in said and "bob" in said
-    assert "skip" in said, "it says what on_error can do"
-
-
 def test_two_replicas_that_disagree_stop_the_job_and_show_the_rows(tmp_path: Path, runs: list[JobRun]) -> None:
     append(tmp_path, [{"user": "ann", "amount": 1}])
     run = start(runs, Run("dishonest", DISHONEST.replace("WRONG", "r1"), replicas=2, settings=NAMED), tmp_path)
@@ -58,7 +47,9 @@ def test_two_replicas_that_disagree_stop_the_job_and_show_the_rows(tmp_path: Pat
     assert "LS0603" in said and "sign" in said and "'bob', 13" in said and "'bob', -13" in said
 
 
-def test_the_odd_one_out_of_three_is_quarantined_and_seeded_anew(tmp_path: Path, runs: list[JobRun]) -> None:
+def test_the_odd_one_out_of_three_is_seeded_anew_and_a_record_that_none_can_take_stops_the_job(
+    tmp_path: Path, runs: list[JobRun]
+) -> None:
     sent = [{"user": "ann", "amount": 1}]
     append(tmp_path, sent)
     run = start(runs, Run("dishonest", DISHONEST.replace("WRONG", "r2"), replicas=3, settings=NAMED), tmp_path)
@@ -76,5 +67,10 @@ def test_the_odd_one_out_of_three_is_quarantined_and_seeded_anew(tmp_path: Path,
     run.wait_until(lambda: "eve" in ls.read(tmp_path / "out").column("user").to_pylist(), 60, "going on")
     time.sleep(0.2)
     assert not run.ended
-    run.stop()
-    assert run.exit_code == 0
+
+    append(tmp_path, [{"user": "dan", "amount": 0}])
+    run.wait_until(lambda: run.ended, 120, "the job to stop")
+    assert run.exit_code == 1
+    said = (tmp_path / "run.log").read_text()
+    assert "LS0301" in said and "sign" in said and "job.py" in said and "dan" in said
+    assert "skip" in said, "it says what on_error can do"

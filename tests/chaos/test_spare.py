@@ -78,5 +78,5 @@ def test_a_killed_replica_is_back_from_a_spare_and_a_killed_supervisor_leaves_no
     family = psutil.Process(run.pid).children(recursive=True)
     assert {taken, spares(run.store)[0]["pid"]} <= {one.pid for one in family}
     os.kill(run.pid, signal.SIGKILL)
-    _, alive = psutil.wait_procs(family, timeout=30)
+    _, alive = psutil.wait_procs(family, timeout=120)
     assert alive == [], "replica and spare notice that their supervisor is gone, and end with all their children"

@@ -73,8 +73,11 @@ def _plain(row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     ("queries", "heartbeats"),
     # A mark is what was seen before an epoch, and event time takes three epochs from one stage to the next: queries
     # with stages need more epochs until everything is through, and are a job of their own.
-    [(sorted(set(ANSWERS) - STAGED), 2), (sorted(STAGED), 5)],
-    ids=["one-stage", "several-stages"],
+    # Those take long; what is special about them is in `test_stages.py`.
+    [
+        pytest.param(sorted(set(ANSWERS) - STAGED), 2, id="one-stage"),
+        pytest.param(sorted(STAGED), 5, id="several-stages", marks=pytest.mark.long),
+    ],
 )
 def test_queries_give_what_duckdb_gives(
     queries: list[str], heartbeats: int, lockstep_spark: SparkSession, epochs: Epochs

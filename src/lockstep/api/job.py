@@ -26,7 +26,7 @@ class Job:
     """
 
     def __init__(self, name: str, **options: Any) -> None:
-        self.name = _checked_name(name)
+        self.name = checked_job_name(name)
         self.options: Mapping[str, Any] = _checked_options(options)
         self._registry = Registry(name)
 
@@ -77,7 +77,12 @@ class Job:
         return graph_html(self.graph()) if self._registry.sinks else text_html(repr(self))
 
 
-def _checked_name(name: Any) -> str:
+def checked_job_name(name: object, hint: str = 'Job("{near}")') -> str:
+    """``name`` if a job can have it; LS0102 if not, and ``hint`` with the nearest name that would do.
+
+    >>> checked_job_name("failed-logins")
+    'failed-logins'
+    """
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     near = re.sub(r"[^a-z0-9]+", "-", str(name).lower()).strip("-0123456789") or "my-job"
@@ -85,7 +90,7 @@ def _checked_name(name: Any) -> str:
         "LS0102",
         f"{name!r} cannot be the name of a job",
         why="it is a letter, then small letters, digits and dashes, at most 63 in all: folders and metrics bear it.",
-        hint=f'Job("{near[:63]}")',
+        hint=hint.format(near=near[:63]),
     )
 
 

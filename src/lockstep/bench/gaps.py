@@ -21,6 +21,8 @@ class Disturbance:
     before_p99_s: float
     before_max_s: float
     after_max_s: float
+    after_max_at_s: float
+    """When that one ended, counted from the kill: at once, while the replica joins, or when the next spare boots."""
 
     @property
     def ratio(self) -> float:
@@ -37,11 +39,13 @@ def disturbance(seen_epochs: Sequence[SeenEpoch], kill_us: int, before_s: float,
     (0.1, 0.35, 3.5)
     """
     before = gaps_before(seen_epochs, kill_us, before_s)
+    after_max_s, ended_us = longest_gap_after(seen_epochs, kill_us, after_s)
     return Disturbance(
         before_p50_s=percentile(before, 0.5),
         before_p99_s=percentile(before, 0.99),
         before_max_s=percentile(before, 1.0),
-        after_max_s=longest_gap_after(seen_epochs, kill_us, after_s),
+        after_max_s=after_max_s,
+        after_max_at_s=(ended_us - kill_us) / US_PER_S,
     )
 
 
@@ -52,8 +56,8 @@ def gaps_before(seen_epochs: Sequence[SeenEpoch], kill_us: int, before_s: float)
     return [(later - earlier) / US_PER_S for earlier, later in pairwise(times)]
 
 
-def longest_gap_after(seen_epochs: Sequence[SeenEpoch], kill_us: int, after_s: float) -> float:
-    """The longest gap that reaches into the ``after_s`` from the kill on, which must have been observed to their end.
+def longest_gap_after(seen_epochs: Sequence[SeenEpoch], kill_us: int, after_s: float) -> tuple[float, int]:
+    """The longest gap that reaches into the ``after_s`` from the kill on, observed to their end; and when it ended.
 
     The gap in which the kill fell counts from its beginning; one still open when the time is over counts up to there.
     """
@@ -61,7 +65,7 @@ def longest_gap_after(seen_epochs: Sequence[SeenEpoch], kill_us: int, after_s: f
     earlier = [seen for _, seen in seen_epochs if seen <= kill_us]
     after = [seen for _, seen in seen_epochs if kill_us < seen <= last_us]
     edges = [max(earlier, default=kill_us), *after, last_us]
-    return max((later - before) / US_PER_S for before, later in pairwise(edges))
+    return max(((later - before) / US_PER_S, later) for before, later in pairwise(edges))
 
 
 def wants_sealer(kills: int, of_sealers: int) -> bool:

@@ -100,9 +100,9 @@ def as_json(report: Report, at: datetime | None = None) -> dict[str, object]:
 
 
 def save(report: Report, project: Path) -> Path:
-    """Write the report to ``benchmarks/results`` in the project folder, by bench and date."""
+    """Write the report to ``benchmarks/results`` in the project folder, by bench and time."""
     at = datetime.now(UTC)
-    path = project / RESULTS_FOLDER / f"{report.bench}{'-quick' if report.quick else ''}-{at:%Y-%m-%d}.json"
+    path = project / RESULTS_FOLDER / f"{report.bench}{'-quick' if report.quick else ''}-{at:%Y-%m-%dT%H%M}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(as_json(report, at), indent=2) + "\n", encoding="utf-8")
     return path

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lockstep.cli.assignments import assignments
 from lockstep.cli.output import out, print_json
 from lockstep.cli.project import project_of
+
+if TYPE_CHECKING:
+    from lockstep.bench.benches import Bench
 
 app = typer.Typer(
     help="Measure failover, latency, throughput, epoch and store here. Exit code 1: a target was missed.",
@@ -18,13 +23,11 @@ Quick = Annotated[bool, typer.Option("--quick", help="A short run: to see that i
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of tables.")]
 Save = Annotated[bool, typer.Option("--save", help="Also write them to benchmarks/results/ in the project folder.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the temporary folder: jobs, logs, output.")]
+Kills = Annotated[int | None, typer.Option("--kills", min=1, help="How many kills, instead of ten.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="A setting of the runs that are measured: KEY=VALUE.")]
 
 
 _COMMANDS = {
-    "failover": (
-        "Kill replicas with -9 under load; the gaps that a reader of the sink sees (about 12 minutes).",
-        "failover --quick",
-    ),
     "latency": (
         "Time per epoch and from end to end, beside the same query hand-written in PySpark (about 14 minutes).",
         "latency --quick",
@@ -58,11 +61,42 @@ def _add_command(name: str, about: str, example: str) -> None:
     app.command(name, help=f"{about}\n\n[bold]Example[/bold]\n\n  lockstep bench {example}")(measure)
 
 
+@app.command("failover")
+def failover(
+    context: typer.Context,
+    kills: Kills = None,
+    settings: Set = None,
+    quick: Quick = False,
+    as_json: AsJson = False,
+    save: Save = False,
+    keep: Keep = False,
+) -> None:
+    """Kill replicas with -9 under load; the gaps that a reader of the sink sees (about 12 minutes).
+
+    [bold]Example[/bold]
+
+      lockstep bench failover --kills 4 --set boot_share=gentle
+    """
+    from lockstep.bench.failover import run_failover
+
+    bench = partial(run_failover, kills=kills, settings=assignments("--set", settings))
+    _measure(context, ["failover"], quick=quick, as_json=as_json, save=save, keep=keep, bench=bench)
+
+
 for _name, (_about, _example) in _COMMANDS.items():
     _add_command(_name, _about, _example)
 
 
-def _measure(context: typer.Context, names: list[str], *, quick: bool, as_json: bool, save: bool, keep: bool) -> None:
+def _measure(
+    context: typer.Context,
+    names: list[str],
+    *,
+    quick: bool,
+    as_json: bool,
+    save: bool,
+    keep: bool,
+    bench: Bench | None = None,
+) -> None:
     """Run the benches and show each as soon as it is there; as JSON, all of them in one document."""
     from lockstep.bench import report as reports
     from lockstep.bench.benches import run_bench
@@ -70,7 +104,7 @@ def _measure(context: typer.Context, names: list[str], *, quick: bool, as_json: 
 
     done = []
     for name in names:
-        found = run_bench(name, quick=quick, keep=keep)
+        found = run_bench(name, quick=quick, keep=keep, bench=bench)
         done.append(found)
         if not as_json:
             reports.show(found, out)

@@ -17,6 +17,7 @@ _WORDS = {
     "spare-ready": "a spare is ready ({text})",
     "spare-ended": "a spare ended by itself ({text})",
     "seeded": "seeded {text}",
+    "seed-again": "takes another seed ({text})",
     "quarantined": "quarantined: {text}",
     "divergence": "disagrees: {text}",
 }

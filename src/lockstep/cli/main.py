@@ -24,6 +24,7 @@ from lockstep.cli import (
     explain,
     ingest,
     ledger,
+    new,
     plan,
     put,
     run,
@@ -84,6 +85,7 @@ def options(
 
 _RUN, _LOOK, _DATA, _HELP = "Run a job", "Look at a job", "Data in and out", "Help"
 
+app.command("new", rich_help_panel=_RUN)(new.new)
 app.command("run", rich_help_panel=_RUN)(run.run)
 app.command("plan", rich_help_panel=_RUN)(plan.plan)
 app.command("check", rich_help_panel=_RUN)(check.check)

@@ -17,17 +17,30 @@ from typing import Literal
 
 import psutil
 
+from lockstep.config import BootShare
+
 Share = Literal["full", "gentle", "last", "idle"]
-BootShare = Literal["idle", "gentle"]
-"""What a process that boots gets: the setting ``boot_share``."""
 STARVED_LOOK_S = 2.0
 STARVED_SHARE = 0.25
 """Of a core. Gentle is niceness 5, a weight of 335 against 1024: beside one busy process on each core it is a quarter
 of a core. Whoever gets less than that in the idle class is better off gentle; at a load of two on each core that shows
-at the first look, so the idle class costs a boot two seconds at most where there is no idle time."""
+at the first look, so the idle class costs a boot two seconds at most where there is no idle time. There gentle takes
+335 of 4 x 1024 + 335, a twelfth, from everybody."""
 _SESSIONS = Path("/proc/sys/kernel/sched_autogroup_enabled")
 _PASSES_MAX = 5
 """A thread that is begun while all are walked through has the share of the one that began it: look again."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Processor time of a process and all below it: what it had, and how long its threads waited for more."""
+
+    used_s: float = 0.0
+    waited_s: float = 0.0
+
+    def since(self, before: Demand) -> Demand:
+        """What came since then."""
+        return Demand(self.used_s - before.used_s, self.waited_s - before.waited_s)
 
 
 @dataclass(frozen=True)
@@ -55,20 +68,29 @@ def first_share(boot_share: BootShare, *, spare: bool, others_publish: bool) -> 
     """
     if not others_publish:
         return "full"
-    if boot_share == "idle":
-        return "idle"
-    return "last" if spare else "gentle"
+    if boot_share == "gentle":
+        return "last" if spare else "gentle"
+    return "idle"
 
 
-def next_share(share: Share, used_s: float, span_s: float) -> Share:
-    """What a replica on its way has from now on that has used so much processor time in so long.
+def next_share(share: Share, used: Demand, span_s: float) -> Share:
+    """What a process that boots has from now on that has used and wanted so much processor time in so long.
 
-    Only while it boots: whoever has joined has its full share. A spare is not asked: nobody waits for it.
+    Only while it boots: whoever has joined has its full share. A spare too: on a machine that is never idle there would
+    never be one, and a replica that dies would have to boot from nothing.
 
-    >>> next_share("idle", used_s=1.5, span_s=2.0), next_share("idle", used_s=0.1, span_s=2.0)
-    ('idle', 'gentle')
+    >>> next_share("idle", Demand(used_s=1.5, waited_s=3.0), span_s=2.0)
+    'idle'
+    >>> next_share("idle", Demand(used_s=0.1, waited_s=3.0), span_s=2.0)
+    'gentle'
+
+    One that waits for something else than the processor does not starve.
+
+    >>> next_share("idle", Demand(used_s=0.1, waited_s=0.05), span_s=2.0)
+    'idle'
     """
-    return "gentle" if share == "idle" and used_s < STARVED_SHARE * span_s else share
+    starves = used.used_s < STARVED_SHARE * span_s and used.waited_s > used.used_s
+    return "gentle" if share == "idle" and starves else share
 
 
 def set_share(pid: int, share: Share) -> bool:
@@ -128,6 +150,16 @@ def _set_thread(thread: int, setting: _Setting) -> bool:
             os.setpriority(os.PRIO_PROCESS, thread, niceness)
             changed = True
     return changed
+
+
+def demand(pid: int) -> Demand:
+    """What a process and all below it have used and wanted so far; nothing where the system does not tell."""
+    used_ns = waited_ns = 0
+    for thread in _threads(pid):
+        with suppress(OSError):
+            used, waited, _ = Path(f"/proc/{thread}/schedstat").read_text(encoding="ascii").split()
+            used_ns, waited_ns = used_ns + int(used), waited_ns + int(waited)
+    return Demand(used_ns / 1e9, waited_ns / 1e9)
 
 
 def _threads(pid: int) -> Iterator[int]:

@@ -31,7 +31,7 @@ from lockstep.control.processes import (
     opened_log,
     with_jvm,
 )
-from lockstep.control.shares import STARVED_LOOK_S, first_share, next_share
+from lockstep.control.shares import STARVED_LOOK_S, Demand, first_share, next_share
 from lockstep.errors import StoreError
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.decide.pacing import is_live
@@ -155,10 +155,17 @@ class SpareProcess(Group):
         """Whether it has booted and is warm."""
         return (self._folder / READY).exists()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has nothing to do until it is told which replica it is."""
+        return self.is_ready and self._replica_log is None
+
     def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
         """Tell it which replica it is; whether it was there to listen."""
         path = announced(spec)
-        self.set_share(first_share(self._boot_share, spare=False, others_publish=gently))
+        share = first_share(self._boot_share, spare=False, others_publish=gently)
+        # One that found no idle time while it booted need not look for it again.
+        self.set_share(self.share if (self.share, share) == ("gentle", "idle") else share)
         self._replica_log = spec.folder / "log.txt"
         self._gather()
         return self.say(f"{BE} {path}")
@@ -192,24 +199,24 @@ class SpareProcess(Group):
 
 
 @dataclass(frozen=True)
-class _Joining:
-    """A replica on its way in the idle class, and the processor time that it had used at the last look."""
+class _Booting:
+    """A process that boots in the idle class, and what it had used and wanted of the processor at the last look."""
 
     group: Group
     looked_s: float
-    used_s: float
+    demand: Demand
 
-    def looked_at(self, now_s: float) -> _Joining | None:
+    def looked_at(self, now_s: float) -> _Booting | None:
         """See whether it starves; None when there is nothing to look for any more."""
-        if self.group.share != "idle" or self.group.exit_code() is not None:
+        if self.group.is_waiting or self.group.share != "idle" or self.group.exit_code() is not None:
             return None
         span_s = now_s - self.looked_s
         if span_s < STARVED_LOOK_S:
             return self
-        used_s = self.group.cpu_s()
-        if (share := next_share(self.group.share, used_s - self.used_s, span_s)) != self.group.share:
+        demand = self.group.demand()
+        if (share := next_share(self.group.share, demand.since(self.demand), span_s)) != self.group.share:
             self.group.set_share(share)
-        return replace(self, looked_s=now_s, used_s=used_s)
+        return replace(self, looked_s=now_s, demand=demand)
 
 
 class Spares:
@@ -234,7 +241,7 @@ class Spares:
         # Of an earlier run that was killed; its processes have ended.
         shutil.rmtree(self._folder, ignore_errors=True)
         self._waiting: list[SpareProcess] = []
-        self._joining: list[_Joining] = []
+        self._booting: list[_Booting] = []
         self._told: dict[int, bool] = {}
         self._ordered = 0
         self._failures = 0
@@ -251,8 +258,12 @@ class Spares:
             self._waiting.remove(spare)
             spare.kill()
         started = started or ReplicaProcess(spec, gently=gently)
-        self._joining.append(_Joining(started, self._elapsed_s(), started.cpu_s()))
+        if gently:
+            self._watch(started)
         return started
+
+    def _watch(self, group: Group) -> None:
+        self._booting.append(_Booting(group, self._elapsed_s(), group.demand()))
 
     def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> Group | None:
         shape = self._shape(spec.replica)
@@ -277,7 +288,7 @@ class Spares:
     def tend(self) -> None:
         """Look after the spares and those on their way; called several times a second."""
         now_s = self._elapsed_s()
-        self._joining = [left for one in self._joining if (left := one.looked_at(now_s)) is not None]
+        self._booting = [left for one in self._booting if (left := one.looked_at(now_s)) is not None]
         if now_s < self._next_look_s:
             return
         self._next_look_s = now_s + LOOK_INTERVAL_S
@@ -337,7 +348,9 @@ class Spares:
         self._ordered += 1
         spec = replace(self._template, replica=replica)
         folder = self._folder / f"{os.getpid()}-{self._ordered}"
-        self._waiting.append(SpareProcess(spec, self._shape(replica), folder))
+        spare = SpareProcess(spec, self._shape(replica), folder)
+        self._waiting.append(spare)
+        self._watch(spare)
 
     def _shape(self, replica: str) -> Shape:
         spark = self._settings.spark_of(replica).model_dump(mode="json")

@@ -6,7 +6,7 @@ import json
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,17 +32,18 @@ from lockstep.control.supervision import (
     held_now,
     pass_by,
 )
+from lockstep.control.taking_over import LEASE, LEASE_S
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
+from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.patience import PATIENCE_S, patience
 from lockstep.store.protocols import Divergence, Entry, Progress, Store
 
+LOOK, TELL = "look", "tell"
 TICK_S = 0.1
 RETENTION_INTERVAL_S = 5.0
-LEASE = "supervisor"
-LEASE_S = 10.0
 STORE_TROUBLE_S_MAX = 60.0
 """How long the store may refuse to be written (disk full, locked) before the job is stopped."""
 PROCESSOR_LOOK_S = 5.0
@@ -165,18 +166,18 @@ class Supervisor:
 
     def run(self, on_tick: Callable[[], None]) -> None:
         """Keep the replicas going until stopped or nothing can be done; leaves no process behind."""
-        # A call that waits longer would keep this process from ending whoever is in the way.
-        with patience(self._settings.run.lag_timeout_s), closing(self.steps(on_tick)) as steps:
-            for pause_s in steps:
-                self._around.sleep(pause_s)
+        with closing(self.steps(on_tick)) as steps:
+            run(steps, lambda pause: self._around.sleep(pause.seconds))
 
-    def steps(self, on_tick: Callable[[], None]) -> Generator[float, None, None]:
-        """What :meth:`run` does, step by step; each value is how long to wait before the next."""
+    def steps(self, on_tick: Callable[[], None]) -> Steps[None]:
+        """What :meth:`run` does, step by step."""
+        patience_s = self._settings.run.lag_timeout_s
         try:
             while not self.stops:
-                self._despite_trouble(self._tick)
-                on_tick()
-                yield TICK_S
+                # A call that waits longer would keep this process from ending whoever is in the way.
+                yield Step(LOOK, partial(self._despite_trouble, self._tick), patience_s)
+                yield Step(TELL, on_tick, patience_s)
+                yield Pause(TICK_S)
             yield from self._drain(on_tick)
         finally:
             self._kill_all()
@@ -429,7 +430,7 @@ class Supervisor:
         if floor > self._store.floor():
             forget(self._store, self._sources, floor)
 
-    def _drain(self, on_tick: Callable[[], None]) -> Generator[float, None, None]:
+    def _drain(self, on_tick: Callable[[], None]) -> Steps[None]:
         running = [slot for slot in self.slots.values() if slot.process is not None]
         for slot in running:
             assert slot.process is not None
@@ -439,9 +440,9 @@ class Supervisor:
             if all(slot.process is None or slot.process.exit_code() is not None for slot in running):
                 return
             self._pass_by()
-            self._despite_trouble(self._renew)
-            on_tick()
-            yield TICK_S
+            yield Step(LOOK, partial(self._despite_trouble, self._renew), self._settings.run.lag_timeout_s)
+            yield Step(TELL, on_tick, self._settings.run.lag_timeout_s)
+            yield Pause(TICK_S)
 
     def _kill_all(self) -> None:
         running = [(slot, slot.process) for slot in self.slots.values() if slot.process is not None]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,20 +39,25 @@ from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Source, Step
 from lockstep.runtime.decide.marks import TimeStep, time_steps
 from lockstep.runtime.decide.pacing import is_live
+from lockstep.runtime.decide.seeding import SEEDS_MAX, is_new_seed_cheaper
 from lockstep.runtime.endings import exit_code, is_job_error
+from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.epoch.drain_flag import clear
 from lockstep.runtime.epoch.draining import drain
+from lockstep.runtime.epoch.epoch_steps import EpochSteps
+from lockstep.runtime.epoch.output import SinkOutput
 from lockstep.runtime.epoch.run import EpochRunner
 from lockstep.runtime.epoch.sealing import Sealer
 from lockstep.runtime.epoch.source import FORMAT, LockstepSource, SourceOptions
 from lockstep.runtime.epoch.stage_progress import StageProgress
+from lockstep.runtime.epoch.work import SparkWork
 from lockstep.runtime.failures import explained_failure, failure_of
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import KIND, Phases, since_process_start
 from lockstep.runtime.reporting import Reporter
 from lockstep.runtime.spark.activity import spark_activity
-from lockstep.runtime.spark.batches import for_each_batch
 from lockstep.runtime.spark.environment import environment_hash, open_session
+from lockstep.runtime.spark.waiting import Epoch, WaitingQueries, started
 from lockstep.runtime.spark.warm_up import EPOCHS, nowhere, warm_up
 from lockstep.runtime.spec import (
     EXIT_DRAINED,
@@ -75,8 +81,13 @@ class Ready:
     session: SparkSession
     stages: tuple[Compiled, ...]
     drain_flag: Path
+    gate: Path
     warm: bool
     """Whether it has computed some epochs for practice."""
+    waiting: WaitingQueries | None = None
+    """The queries, if they have been started already and wait for their checkpoints."""
+    queries_s: float = 0.0
+    """What starting them took."""
 
 
 class Replica:
@@ -98,6 +109,7 @@ class Replica:
         self.retired = threading.Event()
         self._ready = ready
         self.drain_flag = spec.folder / "drain" if ready is None else ready.drain_flag
+        self.gate = spec.folder / "gate" if ready is None else ready.gate
         self.reporter = Reporter(store, holder, self.retired.set, self.settings.run.lead_epochs_max)
         self.runners: list[EpochRunner] = []
         self.stage_progress: StageProgress | None = None
@@ -106,6 +118,10 @@ class Replica:
         self.last_trouble: LockstepError | None = None
         self.steps: Sequence[Step] = ()
         self._told_phases = False
+        self._seeds = 0
+        self._seed_from_s = 0.0
+        self._seed_s: float | None = None
+        """What the newest seed took until its first epoch was computed; None until then."""
         self.phases = phases or Phases("a new process", since_process_start())
 
     def run(self) -> int:
@@ -114,6 +130,7 @@ class Replica:
         self.reporter.start()
         if self._ready is not None:
             return self._follow(self._begin(self._ready))
+        gates.clear(self.gate)
         job = load(self.spec, self.store)
         self.phases.mark("job")
         session = self._boot()
@@ -125,20 +142,52 @@ class Replica:
 
     def begin(self, job: LoadedJob, session: SparkSession) -> list[StreamingQuery]:
         """Compile the job, put checkpoints in place and start a query for each stage: they follow the ledger."""
-        stages = compiled(job, session, self.spec, self.drain_flag, self._tasks_max(session))
+        stages = compiled(job, session, self.spec, self.drain_flag, self._tasks_max(session), self.gate)
         self.phases.mark("compile")
-        return self._begin(Ready(job, session, stages, self.drain_flag, warm=False))
+        return self._begin(Ready(job, session, stages, self.drain_flag, self.gate, warm=False))
 
     def _begin(self, ready: Ready) -> list[StreamingQuery]:
+        """Whatever can be done before the seed is done before it: the others go on meanwhile."""
         if not ready.warm and self._others_publish():
-            folder = self.spec.folder / "scratch" / "warm-up"
-            tasks = self._tasks_max(ready.session)
-            rehearsed(ready.job, ready.session, self.spec, self.drain_flag, tasks, folder, self._is_stopping)
+            ready = warmed_up(ready, self.spec, self.spec.folder, self._tasks_max(ready.session), self._is_stopping)
             self.phases.mark("warm-up")
+        return self._seeded(ready)
+
+    def _seeded(self, ready: Ready) -> list[StreamingQuery]:
+        self._ready, self._seeds, self._seed_s, self._seed_from_s = ready, self._seeds + 1, None, time.monotonic()
         graph = ready.job.job.graph()
         checkpoints = self._prepare(graph)
         self.phases.mark("seed")
-        return self._start(graph, ready.stages, checkpoints)
+        return self._start(graph, ready, checkpoints)
+
+    def _is_new_seed_due(self) -> bool:
+        """Asked once after each seed: when its first epoch has shown how far behind that is, and what it took."""
+        if self._seed_s is not None or self.stage_progress is None or not self.stage_progress.at.done_us:
+            return False
+        assert self._ready is not None
+        self._seed_s = time.monotonic() - self._seed_from_s + self._ready.queries_s
+        try:
+            head, progress = self.store.head(), self.store.progress()
+        except StoreError:
+            return False  # it goes on with the seed that it has
+        peers = [one for one in progress if one.replica != self.spec.replica and is_live(one, wall_us())]
+        if head is None or not peers or self._seeds >= SEEDS_MAX:
+            return False
+        # What an epoch takes here is not known yet: the first is slow by far. The others know.
+        epoch_s, lag = max(one.epoch_s for one in peers), head.epoch - self.stage_progress.at.epoch
+        return lag > self.settings.run.seed_beyond_epochs and is_new_seed_cheaper(lag, epoch_s, self._seed_s)
+
+    def seed_again(self, queries: list[StreamingQuery]) -> list[StreamingQuery]:
+        """Finish the epoch under way, and go on from a newer seed."""
+        assert self._ready is not None and self.sealer is not None and self.stage_progress is not None
+        self.note("seed-again", f"at epoch {self.stage_progress.at.epoch}; the last one took {self._seed_s or 0:.1f} s")
+        self.sealer.stop()
+        drain(self.drain_flag, queries, self.stage_progress, time.monotonic() + self.settings.run.stop_timeout_s)
+        for query in queries:
+            query.stop()
+        clear(self.drain_flag)
+        self.runners.clear()
+        return self._seeded(replace(self._ready, waiting=None))
 
     def _boot(self) -> SparkSession:
         scratch = self.spec.folder / "scratch"
@@ -152,8 +201,7 @@ class Replica:
         return int(session.sparkContext.defaultParallelism)
 
     def _others_publish(self) -> bool:
-        others = [one for one in self.store.progress() if one.replica != self.spec.replica]
-        return self.store.head() is not None and any(is_live(one, wall_us()) for one in others)
+        return others_publish(self.store, self.spec.replica)
 
     def _is_stopping(self) -> bool:
         return self.drain.is_set() or self.retired.is_set()
@@ -163,8 +211,8 @@ class Replica:
         version = graph.version(self.spec.code_hash)
         return prepare(self.spec, self.store, self.holder, graph, version, self.settings.run)
 
-    def _start(self, graph: Graph, stages: tuple[Compiled, ...], checkpoints: tuple[Path, ...]) -> list[StreamingQuery]:
-        self.steps = graph.steps
+    def _start(self, graph: Graph, ready: Ready, checkpoints: tuple[Path, ...]) -> list[StreamingQuery]:
+        stages, self.steps = ready.stages, graph.steps
         sides = [self._open_sinks(stage) for stage in stages]
         sources = self._sources(graph, stages)
         self.sealer = self._new_sealer(sources, time_steps(graph))
@@ -175,13 +223,21 @@ class Replica:
         self.reporter.activity = lambda: spark_activity(session)
         self._report_from(self.stage_progress)
         self.stage_progress.take_up()
-        queries = [
-            self._start_stage(graph, stage, sinks, checkpoint)
-            for stage, sinks, checkpoint in zip(stages, sides, checkpoints, strict=True)
-        ]
+        places = {stage.stage.number: place for stage, place in zip(stages, checkpoints, strict=True)}
+        queries: dict[int, StreamingQuery] = ready.waiting.queries.copy() if ready.waiting is not None else {}
+        epochs = {
+            stage.stage.number: self._epochs_of(graph, stage, sinks, places[stage.stage.number], queries)
+            for stage, sinks in zip(stages, sides, strict=True)
+        }
+        if ready.waiting is not None:
+            ready.waiting.go_on(epochs, places)
+        else:
+            for stage in stages:
+                number = stage.stage.number
+                queries[number] = started(stage, places[number], epochs[number])
         self.sealer.start()
         self.phases.mark("query")
-        return queries
+        return list(queries.values())
 
     def _epoch_done(self) -> None:
         self.reporter.report()
@@ -205,24 +261,32 @@ class Replica:
         steps = [*graph.sources, *inside.values()]
         return {step.id: source_side(step.spec, self.spec.place, step.id) for step in steps}
 
-    def _start_stage(
-        self, graph: Graph, stage: Compiled, sinks: Mapping[str, SinkSide], checkpoint: Path
-    ) -> StreamingQuery:
+    def _epochs_of(
+        self,
+        graph: Graph,
+        stage: Compiled,
+        sinks: Mapping[str, SinkSide],
+        checkpoint: Path,
+        queries: Mapping[int, StreamingQuery],
+    ) -> Epoch:
+        """What one stage does with every epoch."""
         assert self.stage_progress is not None
-        runner = EpochRunner(
+        version = graph.version(self.spec.code_hash)
+        number = stage.stage.number
+        machine: EpochSteps[SinkOutput] = EpochSteps(
+            self.store, self.holder, number, version, self.stage_progress, self._is_stopping
+        )
+        work = SparkWork(
             store=self.store,
             holder=self.holder,
             compiled=stage,
             sinks=sinks,
             place=self.spec.place,
-            checkpoint=checkpoint,
-            version=graph.version(self.spec.code_hash),
             python_steps=[step.id for step in graph.python_steps],
             settings=self.settings.run,
-            stage_progress=self.stage_progress,
-            observed=lambda: observed_times(query, stage.event_times),
-            is_stopping=self._is_stopping,
+            observed=lambda: observed_times(queries[number], stage.event_times),
         )
+        runner = EpochRunner(self.store, self.holder, sinks, checkpoint, machine, work)
         self.runners.append(runner)
 
         def epoch(frame: DataFrame, batch: int) -> None:
@@ -230,13 +294,7 @@ class Replica:
             self.phases.mark("planner")
             runner(frame, batch)
 
-        query: StreamingQuery = (
-            for_each_batch(stage.frame, epoch)
-            .outputMode(stage.output_mode)
-            .option("checkpointLocation", str(checkpoint))
-            .start()
-        )
-        return query
+        return epoch
 
     def _report_from(self, stage_progress: StageProgress) -> None:
         self.reporter.standpoint = lambda: stage_progress.at
@@ -288,6 +346,8 @@ class Replica:
                 raise RunError("LS0601", f"sealing failed: {self.sealer.crash!r}", hint="see the replica's log.")
             if self.drain.is_set():
                 return self._drained(queries)
+            if self._is_new_seed_due():
+                queries = self.seed_again(queries)
             time.sleep(_POLL_S)
         raise self.failure(queries)
 
@@ -315,35 +375,51 @@ def load(spec: ReplicaSpec, store: Store) -> LoadedJob:
     return load_job(spec.job_file)
 
 
+def others_publish(store: Store, replica: str) -> bool:
+    """Whether others than ``replica`` compute epochs now, as far as the store tells."""
+    others = [one for one in store.progress() if one.replica != replica]
+    return store.head() is not None and any(is_live(one, wall_us()) for one in others)
+
+
 def compiled(
-    job: LoadedJob, session: SparkSession, spec: ReplicaSpec, drain_flag: Path, tasks_max: int
+    job: LoadedJob, session: SparkSession, spec: ReplicaSpec, drain_flag: Path, tasks_max: int, gate: Path
 ) -> tuple[Compiled, ...]:
     """The job's stages, reading what the ledger says."""
     for name in job.module_names:
         # Spark's workers cannot import the job's file, so its functions travel whole.
         cloudpickle.register_pickle_by_value(sys.modules[name])
-    frames = source_frames(session, spec, drain_flag, tasks_max)
+    frames = source_frames(session, spec, drain_flag, tasks_max, gate)
     dead_letters = DeadLetterWriter(spec.store, spec.job)
     return compile_job(job.job.graph(), frames, dead_letters, one_task=is_one_task(session, tasks_max))
 
 
-def rehearsed(
-    job: LoadedJob,
+def warmed_up(ready: Ready, spec: ReplicaSpec, folder: Path, tasks_max: int, should_stop: Callable[[], bool]) -> Ready:
+    """Compute the newest epoch some times, stage by stage, into nowhere; then start the queries, which wait.
+
+    Afterwards this JVM is warm, and nothing but a checkpoint is missing.
+    """
+    session, waiting_folder = ready.session, folder / "waiting"
+    shutil.rmtree(waiting_folder, ignore_errors=True)
+    frames = source_frames(session, spec, ready.drain_flag, tasks_max, warm_up_epochs=EPOCHS)
+    stages = compile_job(ready.job.job.graph(), frames, nowhere, one_task=is_one_task(session, tasks_max))
+    logs = {stage.stage.number: waiting_folder / str(stage.stage.number) for stage in stages}
+    rehearsed = [warm_up(stage, logs[stage.stage.number], should_stop) for stage in stages]
+    if not all(rehearsed) or should_stop():
+        return replace(ready, warm=True)
+    begun_s = time.monotonic()
+    waiting = WaitingQueries(ready.stages, logs, ready.gate)
+    if not waiting.come(should_stop):
+        return replace(ready, warm=True)
+    return replace(ready, warm=True, waiting=waiting, queries_s=time.monotonic() - begun_s)
+
+
+def source_frames(
     session: SparkSession,
     spec: ReplicaSpec,
     drain_flag: Path,
     tasks_max: int,
-    folder: Path,
-    should_stop: Callable[[], bool],
-) -> None:
-    """Compute the newest epoch some times, stage by stage, into nowhere: afterwards this JVM is warm."""
-    frames = source_frames(session, spec, drain_flag, tasks_max, warm_up_epochs=EPOCHS)
-    for stage in compile_job(job.job.graph(), frames, nowhere, one_task=is_one_task(session, tasks_max)):
-        warm_up(stage, folder, should_stop)
-
-
-def source_frames(
-    session: SparkSession, spec: ReplicaSpec, drain_flag: Path, tasks_max: int, warm_up_epochs: int = 0
+    gate: Path | None = None,
+    warm_up_epochs: int = 0,
 ) -> Any:
     """How the compiler gets the DataFrame of a source."""
 
@@ -359,6 +435,7 @@ def source_frames(
             hidden=asdict(hidden),
             tasks_max=tasks_max,
             drain_flag=str(drain_flag),
+            gate=str(gate) if gate is not None else "",
             stage=stage,
             warm_up_epochs=warm_up_epochs,
         )

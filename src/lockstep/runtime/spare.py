@@ -2,7 +2,8 @@
 
 Started by the supervisor as ``python -m lockstep.runtime.start spare SPEC``. The spec names the replica whose settings
 it boots with, but until it is told it acts for nobody: it holds no replica's folder, has no incarnation and seals
-nothing. It warms up on repetitions of the newest epoch, which leave nothing behind.
+nothing. It warms up on repetitions of the newest epoch, which leave nothing behind, and starts the queries, which wait
+for a checkpoint.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from pathlib import Path
 from lockstep.runtime.epoch.source import LockstepSource
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import Phases
-from lockstep.runtime.replica import Ready, compiled, load, rehearsed, run_replica
+from lockstep.runtime.replica import Ready, compiled, load, others_publish, run_replica, warmed_up
+from lockstep.runtime.spark.boot import booting_pid, outlive_parent
+from lockstep.runtime.spark.duty_cycle import DutyCycle
 from lockstep.runtime.spark.environment import open_session
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.store.protocols import Store
 from lockstep.store.sqlite_store import open_store
 
 READY = "ready"
@@ -28,15 +32,30 @@ def main(arguments: list[str]) -> None:
     path = Path(arguments[0])
     orders = Orders(spare=True)
     orders.start()
-    ready = _booted(ReplicaSpec.read(path), path.parent, orders)
+    spec = ReplicaSpec.read(path)
+    slowed = _slowed_down(spec, orders)
+    ready = _booted(spec, path.parent, orders)
+    if slowed is not None:
+        slowed.end()
     (path.parent / READY).touch()
     orders.told.wait()
+    outlive_parent()
     phases = Phases("a spare", orders.told_s)
     phases.mark("boot")
     assert orders.spec_path is not None
     spec = ReplicaSpec.read(orders.spec_path)
     _log_to(spec.folder / "log.txt")
     run_replica(spec, orders, phases, ready)
+
+
+def _slowed_down(spec: ReplicaSpec, orders: Orders) -> DutyCycle | None:
+    """Let the JVM run a part of the time only, until it has booted or somebody waits for this spare."""
+    pid = booting_pid()
+    if spec.parsed_settings().run.boot_share != "duty" or pid is None or sys.platform != "linux":
+        return None
+    cycle = DutyCycle(pid, orders.told)
+    cycle.start()
+    return cycle
 
 
 def _booted(spec: ReplicaSpec, folder: Path, orders: Orders) -> Ready:
@@ -46,15 +65,20 @@ def _booted(spec: ReplicaSpec, folder: Path, orders: Orders) -> Ready:
     scratch.mkdir(exist_ok=True)
     session = open_session(f"lockstep-{spec.job}-spare", spec.parsed_settings().spark_of(spec.replica), scratch)
     session.dataSource.register(LockstepSource)
-    flag, tasks = folder / "drain", int(session.sparkContext.defaultParallelism)
-    stages = compiled(job, session, spec, flag, tasks)
-    warm = False
+    flag, gate, tasks = folder / "drain", folder / "gate", int(session.sparkContext.defaultParallelism)
+    ready = Ready(job, session, compiled(job, session, spec, flag, tasks, gate), flag, gate, warm=False)
     if store.head() is not None:
-        # Whoever is told while it warms up is waited for, and begins as it is.
-        rehearsed(job, session, spec, flag, tasks, scratch / "warm-up", orders.told.is_set)
-        warm = True
+        ready = warmed_up(ready, spec, folder, tasks, lambda: _is_urgent(orders, store))
     store.close()
-    return Ready(job, session, stages, flag, warm=warm)
+    return ready
+
+
+def _is_urgent(orders: Orders, store: Store) -> bool:
+    """Whether a spare that is told while it warms up begins as it is: if nobody publishes, everybody waits for it."""
+    if not orders.told.is_set():
+        return False
+    assert orders.spec_path is not None
+    return not others_publish(store, ReplicaSpec.read(orders.spec_path).replica)
 
 
 def _log_to(path: Path) -> None:

@@ -180,9 +180,11 @@ class MemoryStore:
 
     def add_observed(self, epoch: int, newest_us: Mapping[str, int | None]) -> None:
         """Keep the highest event times of an epoch, once."""
-        if epoch not in self._observed:
-            self._observed[epoch] = dict(newest_us)
-            self._unsynced.append(lambda: self._observed.pop(epoch, None))
+        before = self._observed.get(epoch, {})
+        after = {**newest_us, **before}
+        if after != before:
+            self._observed[epoch] = after
+            self._unsynced.append(lambda: self._observed.update({epoch: before}))
 
     def observed(self, epoch: int) -> dict[str, int | None]:
         """The highest event times of an epoch."""

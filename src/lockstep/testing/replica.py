@@ -18,7 +18,7 @@ from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.replica import Replica
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.checkpoint import standing
-from lockstep.runtime.state.recovery import checkpoint_folders
+from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.store.protocols import Entry, Holder, Store
 
 RECORDS_MAX = 1_000_000
@@ -54,7 +54,7 @@ class SealerByHand(Sealer):
         advances = self._advances(previous, epoch_time_us)
         has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
         ended = self._ending(previous, advances, has_data=has_data) if ending else 0
-        self._put(self._proposal(epoch, previous, advances, ended))
+        self.put(self._proposal(epoch, previous, advances, ended))
         entry = self._store.entry(epoch)
         assert entry is not None
         return entry

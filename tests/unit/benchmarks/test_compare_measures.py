@@ -43,6 +43,7 @@ def _left(folder: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.long
 def test_a_kill_is_seen_from_outside_and_repeats_are_counted(tmp_path: Path) -> None:
     found = MEASURE["failover"](_task(FORGETFUL, tmp_path))
     assert found.check["live_repeated"] > 0
@@ -52,6 +53,7 @@ def test_a_kill_is_seen_from_outside_and_repeats_are_counted(tmp_path: Path) -> 
     assert _left(tmp_path) == []
 
 
+@pytest.mark.long
 def test_after_a_restart_of_everything_a_careful_engine_goes_on(tmp_path: Path) -> None:
     found = MEASURE["restart"](_task(CAREFUL, tmp_path))
     assert found.check["right"], found.check

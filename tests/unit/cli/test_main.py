@@ -11,7 +11,7 @@ from lockstep.cli import explain
 from lockstep.errors import FunctionError, PlanError, RunError
 from tests.unit.cli.conftest import Call
 
-COMMANDS = ("run", "plan", "check", "status", "ledger", "put", "tail", "compact", "demo", "doctor", "explain")
+COMMANDS = ("new", "run", "plan", "check", "status", "ledger", "put", "tail", "compact", "demo", "doctor", "explain")
 
 
 def test_help_lists_every_subcommand(lockstep: Call) -> None:

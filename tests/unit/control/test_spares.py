@@ -10,6 +10,7 @@ import pytest
 
 from lockstep.config import Settings
 from lockstep.control import spares
+from lockstep.control.shares import Demand
 from lockstep.control.spares import (
     CALM_S,
     FAILURE_PAUSE_S,
@@ -81,6 +82,7 @@ class Pretended:
 
     def __init__(self, spec: ReplicaSpec, *more: Any, gently: bool | None = None) -> None:
         self.spec, self.gently, self.share, self.used_s = spec, gently, "idle", 0.0
+        self.waited_s, self.is_waiting = 0.0, False
         self.shape: Shape | None = more[0] if more else None
         self.pid, self.is_ready, self.killed, self.listens = len(self.made) + 1, False, False, True
         self.code: int | None = None
@@ -90,8 +92,8 @@ class Pretended:
     def exit_code(self) -> int | None:
         return self.code
 
-    def cpu_s(self) -> float:
-        return self.used_s
+    def demand(self) -> Demand:
+        return Demand(self.used_s, self.waited_s)
 
     def set_share(self, share: str) -> None:
         self.share = share
@@ -203,5 +205,22 @@ def test_a_replica_on_its_way_that_finds_no_idle_time_gets_a_gentle_share(bench:
     for _ in range(10):
         lucky.used_s += 0.8
         starved.used_s += 0.1
+        starved.waited_s += 0.9
         bench.pass_time(1, state="starting")
     assert (lucky.share, starved.share) == ("idle", "gentle")
+
+
+def test_a_spare_that_boots_on_a_machine_that_is_never_idle_gets_there_too_and_one_that_waits_is_left_alone(
+    bench: Bench,
+) -> None:
+    bench.pass_time(CALM_S + 2)
+    spare = bench.spares[0]
+    spare.is_waiting = True
+    spare.waited_s = 100.0
+    bench.pass_time(5)
+    assert spare.share == "idle"
+    assert bench.start("r0") is spare
+    bench.pass_time(CALM_S + 2)
+    bench.spares[1].waited_s = 100.0
+    bench.pass_time(5)
+    assert bench.spares[1].share == "gentle"

@@ -12,7 +12,8 @@ from lockstep.bench.demo.events import BLOCK_EVENTS
 from lockstep.errors import RunError
 
 JOURNAL = "documents"
-END_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 120.0
+"""It has one event to send and a line to write; on a busy machine that takes its time."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from lockstep.bench.demo.feeding import Fed, Feeder
 from lockstep.bench.demo.figures import BEFORE_S
 from lockstep.bench.demo.progress import Progress
 from lockstep.bench.demo.running import JobRun, Kill
+from lockstep.bench.demo.stillness import HANG_LIMIT_S, Signs, Stillness, signs, state_text
 from lockstep.bench.demo.watching import SeenEpoch, Watcher
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.connect.reading import read
@@ -21,16 +22,17 @@ from lockstep.errors import RunError
 
 SEED = 20_210_920
 LOOK_S = 0.1
-START_LIMIT_S = 120.0
+SIGNS_S = 2.0
+"""How often it is looked whether anything moves: that asks for every thread of the job."""
 WARM_S = 9.0
 """Epochs of a JVM that has just begun are slow: they are left out of what is measured."""
-BACK_LIMIT_S = 60.0
 SETTLE_S = 4.0
 """Between a replica's return and the next kill: its JVM has to be past its first epochs to carry the job alone."""
-RECOVERED_AGE_US = US_PER_S
 AFTER_ONE_S = 5.0
 AFTER_LAST_S = 10.0
-CLOSE_LIMIT_S = 20.0
+CLOSE_EPOCHS = 30
+"""So many published epochs without records after the last one, a second apart: no window is open any more, however long
+they took to come."""
 REPEAT_WAIT_S = 1.5
 """After the last alert: time for a repeated one to show, if there were any."""
 
@@ -86,6 +88,8 @@ class _Stage:
     kills: list[Kill] = field(default_factory=list)
     back_s: list[float | None] = field(default_factory=list)
     alive: list[Alive] = field(default_factory=list)
+    awaits: str = ""
+    """What it waits for now, in words."""
 
     def look(self) -> None:
         """Notice who is alive, whether anything ended by itself, and tell the person."""
@@ -98,34 +102,53 @@ class _Stage:
                 self.alive[index] = replace(one, end_us=now)
         shown = {one.replica for one in self.alive if one.end_us is None}
         self.alive += [Alive(name, now) for name in sorted(computing - shown)]
-        self.progress.show(self._now(computing))
+        self.progress.show(self._now())
 
-    def _now(self, computing: set[str]) -> str:
-        seen = self.watcher.seen_epochs()
-        names = [f"r{number}" for number in range(self.run.replicas)]
-        states = ", ".join(f"{name} {'runs' if name in computing else 'starts'}" for name in names)
+    def _now(self) -> str:
+        seen, progress = self.watcher.seen_epochs(), self.run.progress()
+        head = max((one.epoch for one in progress.values()), default=-1)
+        states = ", ".join(state_text(name, progress.get(name), head) for name in self.run.names)
         age = seen[-1].age_us if seen else None
         latency = f", latency {age / 1000:.0f} ms" if age is not None else ""
-        return f"{states}; epoch {seen[-1].epoch if seen else '-'}{latency}"
+        waiting = f"waiting for {self.awaits}: " if self.awaits else ""
+        return f"{waiting}{states}; epoch {seen[-1].epoch if seen else '-'}{latency}"
 
-    def until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
-        """Look on until something is so; LS0621 if it takes too long."""
-        deadline_s = time.monotonic() + limit_s
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        """Look on until something is so, however long it takes; LS0621 if nothing moves any more."""
+        self.awaits = what
+        stillness = Stillness(self._signs(), time.monotonic())
+        next_signs_s = time.monotonic() + SIGNS_S
         while not done():
-            if time.monotonic() > deadline_s:
-                raise RunError(
-                    "LS0621",
-                    f"{what} took more than {limit_s:.0f} s",
-                    why=self.run.last_words(),
-                    hint="try again on a quieter machine; `lockstep demo --keep` keeps the logs.",
-                )
             self.look()
+            now_s = time.monotonic()
+            if now_s >= next_signs_s:
+                next_signs_s = now_s + SIGNS_S
+                stillness = stillness.after(self._signs(), now_s)
+            if stillness.still_s(now_s) > HANG_LIMIT_S:
+                raise self._hangs(what)
             time.sleep(LOOK_S)
+        self.awaits = ""
+
+    def _hangs(self, what: str) -> RunError:
+        return RunError(
+            "LS0621",
+            f"the demo waits for {what}, and nothing has moved for {HANG_LIMIT_S:.0f} s",
+            why=f"{self._now()}\n{self.run.last_words()}",
+            hint="`lockstep demo --keep` keeps the logs; `lockstep doctor` looks at the machine.",
+        )
+
+    def _signs(self) -> Signs:
+        progress = self.run.progress()
+        missing = [name for name in self.run.names if name not in progress or progress[name].state != "running"]
+        awaited = missing or self.run.names
+        return signs(progress, awaited, self.run.processor_s(awaited), _alerts_seen(self))
 
     def during(self, seconds: float) -> None:
         """Look on for so long."""
         end_s = time.monotonic() + seconds
-        self.until(lambda: time.monotonic() >= end_s, seconds + 60, "looking on")
+        while time.monotonic() < end_s:
+            self.look()
+            time.sleep(LOOK_S)
 
 
 def play(folder: Path, replicas: int, progress: Progress) -> Part:
@@ -148,7 +171,7 @@ def play(folder: Path, replicas: int, progress: Progress) -> Part:
 
 def _begin(stage: _Stage, stack: ExitStack) -> None:
     stage.progress.say("starting " + ("one JVM" if stage.run.replicas == 1 else f"{stage.run.replicas} JVMs"))
-    stage.until(stage.run.ready, START_LIMIT_S, "starting")
+    stage.until(stage.run.ready, "the start")
     stage.feeder = Feeder(stage.run.store_folder, SEED)
     stack.callback(stage.feeder.kill)
     stage.progress.say(f"running; feeding {EVENTS_PER_S:,} events a second, waiting for a steady state")
@@ -158,8 +181,8 @@ def _begin(stage: _Stage, stack: ExitStack) -> None:
 def _kill_the_only_one(stage: _Stage) -> None:
     _kill(stage, "r0")
     _wait_until_back(stage)
-    killed_us = stage.kills[-1].at_us
-    stage.until(lambda: _recovered(stage.watcher.seen_epochs(), killed_us), BACK_LIMIT_S, "working off the backlog")
+    back_us = wall_us()
+    stage.until(lambda: _recovered(stage.watcher.seen_epochs(), back_us), "the end of the backlog")
     stage.during(AFTER_ONE_S)
 
 
@@ -168,7 +191,7 @@ def _kill_one_then_the_other(stage: _Stage) -> None:
     _kill(stage, first)
     _wait_until_back(stage)
     stage.during(SETTLE_S)
-    _kill(stage, next(name for name in sorted(stage.run.computing()) if name != first))
+    _kill(stage, next(name for name in stage.run.names if name != first))
     stage.back_s.append(None)
     stage.during(AFTER_LAST_S)
 
@@ -184,16 +207,23 @@ def _kill(stage: _Stage, replica: str) -> None:
 
 
 def _wait_until_back(stage: _Stage) -> None:
-    stage.until(lambda: not stage.run.ready(), BACK_LIMIT_S, "noticing the kill")
-    stage.until(stage.run.ready, BACK_LIMIT_S, f"{stage.kills[-1].replica} coming back")
+    stage.until(lambda: not stage.run.ready(), "the kill to be noticed")
+    stage.until(stage.run.ready, f"{stage.kills[-1].replica} to come back")
     back_s = (wall_us() - stage.kills[-1].at_us) / US_PER_S
     stage.back_s.append(back_s)
     stage.progress.say(f"{stage.kills[-1].replica} is back after {back_s:.1f} s")
 
 
-def _recovered(seen: list[SeenEpoch], killed_us: int) -> bool:
-    age = seen[-1].age_us
-    return seen[-1].seen_us > killed_us and age is not None and age < RECOVERED_AGE_US
+def _recovered(seen: list[SeenEpoch], back_us: int) -> bool:
+    """Whether what came while nobody computed is published: the newest epoch holds only what came later."""
+    newest_us = next((one.oldest_us for one in reversed(seen) if one.oldest_us is not None), None)
+    return newest_us is not None and newest_us > back_us
+
+
+def _is_over(seen: list[SeenEpoch], expected: int) -> bool:
+    """Whether all alerts have come, or none can come any more."""
+    last = [one.oldest_us is None and one.rows == 0 for one in seen[-CLOSE_EPOCHS:]]
+    return sum(one.rows for one in seen) >= expected or (len(last) == CLOSE_EPOCHS and all(last))
 
 
 def _finish(stage: _Stage) -> Part:
@@ -202,11 +232,8 @@ def _finish(stage: _Stage) -> Part:
     end_us = wall_us()
     fed, stage.feeder = stage.feeder.finish(), None
     expected = expected_alerts(events(fed.seed, fed.start_us, fed.blocks))
-    try:
-        stage.until(lambda: _alerts_seen(stage) >= len(expected), CLOSE_LIMIT_S, "the last alerts")
-    except RunError as error:
-        # Alerts that never come are for the comparison to name, not a reason to end without one.
-        stage.progress.say(error.fact)
+    # Alerts that never come are for the comparison to name, not a reason to end without one.
+    stage.until(lambda: _is_over(stage.watcher.seen_epochs(), len(expected)), "the last alerts")
     stage.during(REPEAT_WAIT_S)
     stage.run.stop()
     stage.watcher.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from lockstep.bench.demo.feeding import JOURNAL
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
 from lockstep.control.processes import kill_tree
+from lockstep.control.shares import demand
+from lockstep.control.supervisor import replica_names
 from lockstep.errors import RunError
 from lockstep.store.journal import open_journal
 from lockstep.store.protocols import Holder, Progress, Store
@@ -22,7 +25,8 @@ from lockstep.store.sqlite_store import open_store
 JOB = "saas-monitor"
 JOB_FILE = Path(__file__).with_name("saas_monitor.py")
 SINK = "out/alerts"
-STOP_TIMEOUT_S = 40.0
+STOP_TIMEOUT_S = 300.0
+"""`lockstep run` ends its replicas the hard way after 30 s; on a busy machine that takes its time too."""
 LOG_LINES_SHOWN = 10
 _COMPUTING = ("running", "catching-up")
 # Everything is kept, so that the check at the end sees the digests of all epochs.
@@ -81,11 +85,26 @@ class JobRun:
         said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(said[-LOG_LINES_SHOWN:]) or "it said nothing."
 
+    @property
+    def names(self) -> list[str]:
+        """The replicas."""
+        return replica_names(self.replicas)
+
+    def progress(self) -> dict[str, Progress]:
+        """The newest word of each replica."""
+        return {one.replica: one for one in self.store.progress()}
+
+    def processor_s(self, replicas: Sequence[str]) -> float:
+        """What these replicas' processes have used of the processor; what all have, if none of these is there yet."""
+        said = self.progress()
+        pids = [said[name].pid for name in replicas if name in said and psutil.pid_exists(said[name].pid)]
+        return sum(demand(pid).used_s for pid in pids or [self._process.pid])
+
     def computing(self) -> dict[str, Progress]:
         """The replicas that compute epochs now, by name: past the first one of their JVM, which is slow by far."""
         return {
             one.replica: one
-            for one in self.store.progress()
+            for one in self.progress().values()
             if one.state in _COMPUTING and one.epoch_s > 0 and psutil.pid_exists(one.pid)
         }
 
@@ -101,7 +120,7 @@ class JobRun:
 
     def kill(self, replica: str) -> Kill:
         """Kill -9 a replica's driver and everything below it."""
-        pid = self.computing()[replica].pid
+        pid = self.progress()[replica].pid
         kill = Kill(replica, wall_us(), had_sealed_newest=self.newest_sealer() == replica)
         kill_tree(pid)
         return kill

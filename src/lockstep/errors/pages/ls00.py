@@ -99,6 +99,13 @@ PAGES: dict[str, Page] = {
         "`lockstep dead-letters JOB --export FILE` makes a new file and never replaces one. Name a file that is not "
         "there yet, in a folder that this user may write; `--export -` writes to stdout.",
     ),
+    "LS0019": Page(
+        "The new project cannot be made here",
+        "`lockstep new NAME` makes a folder NAME in the current folder (or in the one that --project names, before the "
+        "subcommand) and never touches one that is there, empty or not: nothing of yours is overwritten. Take another "
+        "name, or remove the folder first. The same message comes if the folder cannot be written: the reason says "
+        "why, and nothing half-made is left.",
+    ),
     "LS0012": Page(
         "The class archive could not be made",
         "Spark's JVM loads about fifteen thousand classes before its first epoch. Lockstep keeps them in an archive "

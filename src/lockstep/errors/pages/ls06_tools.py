@@ -14,11 +14,12 @@ looks at Java, memory and disk; `lockstep demo --keep` leaves the demo's folder 
 replicas' logs in it.""",
     ),
     "LS0621": Page(
-        "Something in the demo took too long",
+        "Something in the demo does not move any more",
         """\
-The demo waited for something (replicas to start, a killed replica to be back, alerts to come out)
-and it did not happen within its limit. On a machine that is busy with other things, starting two
-JVMs can take minutes: try again when it is quiet. Otherwise the replicas' logs say more:
+The demo waits for something (replicas to start, a killed replica to be back, alerts to come out) for
+as long as it takes: on a machine that is busy with other things, starting two JVMs can take minutes.
+Here nothing moved for two minutes: no state, no epoch, no task, not a second of processor time.
+Something is stuck, or the machine gives these processes nothing at all. The replicas' logs say more:
 `lockstep demo --keep` leaves them behind.""",
     ),
     "LS0622": Page(

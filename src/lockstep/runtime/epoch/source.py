@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,9 +28,10 @@ from pyspark.sql.types import StructType
 from lockstep.compile.hidden import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
 from lockstep.connect.protocols import ROWS_PER_CHUNK_BITS, Place, Slice, SourceSide
 from lockstep.connect.registry import source_side
-from lockstep.errors import carried_by_spark
+from lockstep.errors import RunError, carried_by_spark
 from lockstep.plan.schema import parse_schema
 from lockstep.runtime.epoch import drain_flag as draining
+from lockstep.runtime.epoch import gate as gates
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store
 from lockstep.store.types import arrow_schema
@@ -38,6 +39,7 @@ from lockstep.store.types import arrow_schema
 FORMAT = "lockstep"
 BEFORE_FIRST = -1
 _WAIT_S = 0.2
+_GATE_POLL_S = 0.05
 _PR_SET_PDEATHSIG = 1
 RECORDS_WITH_PLAN_MAX = 5_000
 """An epoch of at most so many records travels with its plan; a larger one is read by Spark's tasks, in parallel."""
@@ -58,6 +60,8 @@ class SourceOptions:
     hidden: dict[str, Any]
     tasks_max: int
     drain_flag: str
+    gate: str = ""
+    """While this file is there, a query waits before it reads its checkpoint."""
     stage: int = 1
     warm_up_epochs: int = 0
     """More than 0: not the ledger's epochs but this many repetitions of its newest one, to warm up on."""
@@ -86,8 +90,11 @@ class LockstepSource(DataSource):  # type: ignore[misc]
         return FORMAT
 
     def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802, ARG002
-        """One reader per source of the query."""
-        return EpochReader(self.options["lockstep"])
+        """One reader per source of the query, as soon as there is a checkpoint to go on from."""
+        options, reader = SourceOptions.from_json(self.options["lockstep"]), EpochReader(self.options["lockstep"])
+        if options.gate:
+            _wait_at(Path(options.gate), options.stage, options.source, reader.open)
+        return reader
 
 
 class EpochPartition(InputPartition):  # type: ignore[misc]
@@ -121,6 +128,11 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
     def __setstate__(self, text: str) -> None:
         self.__init__(text)  # type: ignore[misc]
 
+    def open(self) -> None:
+        """Load and open what it needs, before the first epoch asks for it."""
+        self._ledger()
+        self._working_side()
+
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Before the first epoch."""
         _die_with_parent()
@@ -148,12 +160,10 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
         """The slices between the two epochs' cuts, packed into at most ``tasks_max`` tasks."""
         if end["epoch"] <= start["epoch"]:
             return []
-        ledger, source = self._ledger(), self._options.source
-        entry = ledger.head() if self._options.warm_up_epochs else ledger.entry(end["epoch"])
-        assert entry is not None, f"epoch {end['epoch']} runs but is not in the ledger"
         assert end["epoch"] == start["epoch"] + 1, "one epoch is one micro-batch"
-        before = ledger.entry(entry.epoch - 1)
-        assert before is not None or entry.epoch == 0 or self._options.warm_up_epochs, "the cut before is gone"
+        source = self._options.source
+        with carried_by_spark():
+            entry, before = self._entries(end["epoch"])
         side = self._working_side()
         first = before.cut.get(source) if before else None
         slices = side.slices(first if first is not None else side.start(), entry.cut[source])
@@ -164,6 +174,17 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
         partitions = [_partition(entry, group, marks=index == 0) for index, group in enumerate(groups)]
         self._with_plan = partitions[0] if with_plan and partitions else None
         return partitions
+
+    def _entries(self, epoch: int) -> tuple[Entry, Entry | None]:
+        """The entry of an epoch and the one before it, at whose cut it begins; a warm-up takes the newest there is."""
+        ledger = self._ledger()
+        entry = ledger.head() if self._options.warm_up_epochs else ledger.entry(epoch)
+        if entry is None:
+            raise _forgotten(epoch)
+        before = ledger.entry(entry.epoch - 1)
+        if before is None and entry.epoch > 0 and not self._options.warm_up_epochs:
+            raise _forgotten(entry.epoch - 1)
+        return entry, before
 
     def getCache(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch] | None:  # noqa: N802, ARG002
         """The records that travel with the plan: those of the partition that was just planned, if it is small."""
@@ -271,6 +292,16 @@ class _Rows:
         return pa.nulls(rows, field.type)
 
 
+def _forgotten(epoch: int) -> RunError:
+    """Nobody guesses where an epoch begins."""
+    return RunError(
+        "LS0605",
+        f"epoch {epoch} is not in the ledger any more",
+        why="this replica stood still for so long that what it needs was forgotten.",
+        hint="it is seeded from a peer at its next start.",
+    )
+
+
 def pack(slices: Sequence[Slice], tasks_max: int) -> list[list[Slice]]:
     """Slices in order, in at most ``tasks_max`` groups of about equally many records.
 
@@ -313,6 +344,17 @@ def _die_with_parent() -> None:
     """Ask Linux to end this process with the JVM; elsewhere the wait loop looks for itself."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _wait_at(gate: Path, stage: int, source: str, meanwhile: Callable[[], None]) -> None:
+    if not gate.exists():
+        return
+    _die_with_parent()
+    parent = os.getppid()
+    meanwhile()
+    while gates.come(gate, stage, source):
+        _end_if_orphaned(parent)
+        time.sleep(_GATE_POLL_S)
 
 
 def _end_if_orphaned(parent: int) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +27,7 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 """Where PySpark looks for a JVM that is there already."""
 PROPERTIES = "{properties}"
 """In a command: the file with the JVM's settings. Not arguments: everybody on the machine can read those."""
+_PR_SET_PDEATHSIG = 1
 _POLL_S = 0.01
 _TIMEOUT_S = 120.0
 
@@ -58,7 +60,9 @@ def _escaped_character(one: str) -> str:
 class Jvm:
     """A JVM that boots. It ends with this process: its standard input is our end of a pipe."""
 
-    def __init__(self, command: Sequence[str], folder: Path, conf: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, conf: Mapping[str, str], before: Callable[[], None] | None = None
+    ) -> None:
         # In the folder of whoever boots, not in /tmp: if it is killed meanwhile, this goes with the rest.
         self._folder = Path(tempfile.mkdtemp(prefix="jvm-", dir=folder))
         self._connection = self._folder / "connection"
@@ -70,9 +74,20 @@ class Jvm:
         write_private(properties, properties_text(conf))
         words = [str(properties) if word == PROPERTIES else word for word in command]
         output = subprocess.PIPE if knows_secrets() else None
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=output, env=environment)
+        self._process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stderr=output,
+            env=environment,
+            preexec_fn=before,  # noqa: PLW1509 - there is one thread yet
+        )
         if self._process.stderr is not None:
             relay(self._process.stderr, sys.stderr.fileno())
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
 
     def connection(self) -> tuple[int, str] | None:
         """Its port and secret, once it listens; None if it has ended instead."""
@@ -109,14 +124,37 @@ _in_use: list[Jvm] = []
 """Held for as long as this process lives: a JVM whose pipe is let go ends."""
 
 
-def boot(command: Sequence[str], folder: Path, conf: Mapping[str, str]) -> None:
+def boot(command: Sequence[str], folder: Path, conf: Mapping[str, str], *, starved: bool = False) -> None:
     """Start the JVM that the next session of this process uses.
 
-    Its port and secret and its settings are in ``folder`` for a moment.
+    Its port and secret and its settings are in ``folder`` for a moment. One that may be ``starved`` of the processor
+    would see the end of its pipe late: Linux ends it with this process.
     """
     for left in folder.glob("jvm-*"):
         shutil.rmtree(left, ignore_errors=True)
-    _booting.append(Jvm(command, folder, conf))
+    _booting.append(Jvm(command, folder, conf, end_with_parent if starved else None))
+
+
+def booting_pid() -> int | None:
+    """The process id of the JVM that was started and is not used yet."""
+    return _booting[-1].pid if _booting else None
+
+
+def end_with_parent() -> None:
+    """Have Linux end this process at once when its parent is gone."""
+    _at_parents_end(signal.SIGKILL)
+
+
+def outlive_parent() -> None:
+    """See to its own end again: whoever publishes finishes the epoch under way."""
+    _at_parents_end(0)
+
+
+def _at_parents_end(number: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 The first epochs of a JVM take seconds: classes are loaded, code is generated and compiled, Python workers are forked. A
 replica that joins others does that on the newest epoch's records, computed a few times into nowhere, and only then
-takes its seed; so it joins a second or two behind instead of ten.
+takes its seed; so it joins a second or two behind instead of ten. The queries that count are started before the seed
+too (``waiting.py``).
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ def nowhere(key: str, step: str, facts: dict[str, Any]) -> None:
     """Dead letters of a rehearsal: they are written when the epoch counts."""
 
 
-def warm_up(compiled: Compiled, folder: Path, should_stop: Callable[[], bool]) -> None:
-    """Run ``compiled``, whose sources repeat the newest epoch, :data:`EPOCHS` times with a throw-away checkpoint."""
+def warm_up(compiled: Compiled, folder: Path, should_stop: Callable[[], bool]) -> bool:
+    """Run ``compiled``, whose sources repeat the newest epoch, :data:`EPOCHS` times with a throw-away checkpoint.
+
+    Of that only the logs of its first epoch are left in ``folder``; returns whether they are there.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     done: list[int] = []
 
@@ -55,4 +59,15 @@ def warm_up(compiled: Compiled, folder: Path, should_stop: Callable[[], bool]) -
     if (error := query.exception()) is not None:
         # Not fatal here: if the job itself fails, the epochs that count will say so with all that belongs to it.
         print(f"warming up failed: {error}", file=sys.stderr, flush=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    return _only_logs(folder)
+
+
+def _only_logs(folder: Path) -> bool:
+    kept = {folder / "metadata", folder / "offsets" / "0", folder / "commits" / "0"}
+    for path in [*folder.rglob("*")]:
+        if path.is_file() and path not in kept:
+            path.unlink()
+    for path in folder.iterdir() if folder.exists() else ():
+        if path.is_dir() and path.name not in ("offsets", "commits"):
+            shutil.rmtree(path)
+    return all(path.exists() for path in kept)
