@@ -24,7 +24,7 @@ from lockstep.clock import US_PER_S
 from lockstep.faults.windows import Window
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.digests import state_digest
-from lockstep.runtime.state.recovery import checkpoint_folders
+from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.testing import Trial
 from lockstep.testing.crashes import CrashedError, crash_at
 from lockstep.testing.replica import ReplicaHere
@@ -187,10 +187,12 @@ class Life:
 
     def _equal_state(self) -> None:
         """All replicas have the same state and the same watermark, whatever happened to each of them."""
+        _assert_equal("state", {name: self._state(replica) for name, replica in self._trial.replicas.items()})
+        self._equal_watermarks()
+
+    def _equal_watermarks(self) -> None:
         replicas = self._trial.replicas
-        states = {name: self._state(replica) for name, replica in replicas.items()}
         watermarks = {name: [_watermark_ms(folder) for folder in _folders(one)] for name, one in replicas.items()}
-        _assert_equal("state", states)
         _assert_equal("watermarks", watermarks)
 
     def _change_code(self) -> None:
@@ -215,7 +217,7 @@ class Life:
             if self._trial.is_over:
                 break
         assert self._trial.is_over, "the job never comes to its end"
-        self._equal_state()
+        self._equal_watermarks()
         given, head = self.given.up_to(self._epoch), self._head()
         expected = dict(self.case.expected(given))
         first = first_appending(self._trial)
@@ -306,7 +308,7 @@ def _cell(name: str, happen: Callable[[], None]) -> Cell:
     try:
         happen()
     except NotApplicableError as reason:
-        return Cell(name, "not applicable", str(reason))
+        return Cell(name, "not applicable", str(reason), time.monotonic() - begun_s)
     except Exception as error:
         return Cell(name, "failed", f"{type(error).__name__}: {error}", time.monotonic() - begun_s)
     return Cell(name, "ok", "", time.monotonic() - begun_s)

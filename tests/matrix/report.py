@@ -54,11 +54,7 @@ $reasons
 
 
 def summary(table: Table) -> str:
-    """How many cells of each outcome there are.
-
-    >>> summary({("a", 1): [Cell("run", "ok"), Cell("output", "failed", "why")]})
-    '1 jobs, 1 lives, 2 cells: 1 ok, 1 failed'
-    """
+    """How many cells of each outcome there are."""
     cells = [cell for life in table.values() for cell in life]
     counted = [(outcome, sum(cell.outcome == outcome for cell in cells)) for outcome in SIGNS]
     said = ", ".join(f"{number} {outcome}" for outcome, number in counted if number)

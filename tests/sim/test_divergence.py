@@ -9,7 +9,6 @@ import pytest
 
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
-from lockstep.sim.pipeline import digest
 from lockstep.sim.running import run_seed
 from lockstep.sim.scenario import SETTINGS, Scenario
 from lockstep.sim.world import World
@@ -37,7 +36,7 @@ def wrongly_published(world: World) -> set[int]:
         publication.epoch
         for name, sink in world.sinks.items()
         for _, publication in sink.visible
-        if publication.digest != digest(world.history.reference[publication.epoch], name)
+        if publication.digest != world.history.right(publication.epoch, name)
     }
 
 
@@ -46,8 +45,8 @@ def test_of_three_replicas_the_wrong_one_alone_is_replaced_and_all_end_up_right(
     world = run_seed(seed, THREE)
     (hit,) = {who.partition(".")[0] for _, _, who in world.history.wrong}
     assert {name for name, count in starts(world).items() if count > 1} == {hit}
-    for name, checkpoint in world.checkpoints.items():
-        assert checkpoint.state == world.history.reference[checkpoint.epoch], name
+    for (name, stage), checkpoint in world.checkpoints.items():
+        assert checkpoint.state == world.history.references[stage][checkpoint.epoch], name
 
 
 def test_a_wrong_copy_that_was_published_is_named() -> None:

@@ -33,6 +33,8 @@ FOUND_BY = {
     "torn-commit-counts": "equality",
     "nobody-restarts": "progress",
     "lease-ignored": "progress",
+    "kill-noted-first": "progress",
+    "held-lock-unseen": "progress",
 }
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lockstep.sim.bugs import HELD
 from lockstep.sim.exploring import Wish
+from lockstep.sim.process import STORE_STEPS
 from lockstep.sim.replica import SimReplica
 from lockstep.sim.running import run_seed
 from lockstep.sim.scenario import SETTINGS, Scenario, random_scenario
@@ -103,3 +106,18 @@ def test_what_is_planned_happens(bug: str) -> None:
         "ledger-gap": "disk refuses: LS0413",
     }
     assert told(range(5), scenario)[happened[bug]] > 0
+
+
+def test_a_store_lock_that_is_held_is_waited_for_and_then_passed_by() -> None:
+    found = told(range(40), HELD)
+    held = {f"hold in the midst of {step}" for step in STORE_STEPS}
+    assert sorted((held | {"waits no longer to seal"}) - set(found)) == []
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_slow_store_costs_time_and_nothing_else(replicas: int) -> None:
+    slow = Scenario(replicas=replicas, faults_s=20.0, store_slow_s=((2.0, 20.0),))
+    for seed in range(4):
+        world, swift = run_seed(seed, slow), run_seed(seed, replace(slow, store_slow_s=()))
+        assert len(world.processes) == replicas, "nobody was taken for dead"
+        assert world.head < swift.head, "it was slow"

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from lockstep.runtime.spark.boot import end_with_parent
 from lockstep.runtime.spark.environment import process_environment
 from lockstep.runtime.spark.launching import jvm_command, jvm_conf
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.store.protocols import Progress
 from lockstep.store.write_lock import write_lock_pid
 
 LOG_BYTES_MAX = 20_000_000
@@ -183,16 +183,25 @@ def lock_holder(database: Path) -> LockHolder | None:
         return None  # it has just ended, and its lock with it
 
 
-def end_leftover(pid: int, folder: Path, patience_s: float) -> bool:
-    """End a replica's process that an earlier, dead supervisor left behind; whether there was one."""
-    if not _is_replica(pid, folder):
-        return False
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline and _is_replica(pid, folder):
-        time.sleep(0.1)
-    if _is_replica(pid, folder):
-        kill_tree(pid)
-    return True
+class LeftoverProcesses:
+    """The replicas' processes that an earlier, dead supervisor may have left on this machine."""
+
+    def __init__(self, folder_of: Callable[[str], Path], database: Path) -> None:
+        self._folder_of = folder_of
+        self._database = database
+
+    def is_there(self, said: Progress) -> bool:
+        """Whether the process that said this still runs, and is a replica."""
+        return _is_replica(said.pid, self._folder_of(said.replica))
+
+    def blocks(self, said: Progress) -> bool:
+        """Whether it, or a process below it, is stopped inside a transaction."""
+        holder = lock_holder(self._database)
+        return holder is not None and holder.stopped and said.pid in holder.pids
+
+    def kill(self, said: Progress) -> None:
+        """End it and all below it."""
+        kill_tree(said.pid)
 
 
 def _is_replica(pid: int, folder: Path) -> bool:

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,9 +23,10 @@ from lockstep.connect.specs import FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.compacting import Compactor
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
-from lockstep.control.processes import end_leftover, lock_holder
+from lockstep.control.processes import LeftoverProcesses, lock_holder
 from lockstep.control.spares import Spares
-from lockstep.control.supervisor import LEASE, LEASE_S, Starter, Supervisor, Surroundings, replica_names
+from lockstep.control.supervisor import Starter, Supervisor, Surroundings, replica_names
+from lockstep.control.taking_over import LEASE, sweep, take_over
 from lockstep.errors import RunError
 from lockstep.machine import find_java
 from lockstep.plan.fingerprints import differences
@@ -35,11 +37,11 @@ from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.spark.environment import refused_settings
 from lockstep.runtime.spec import ReplicaSpec, job_folder, replica_folder
 from lockstep.runtime.state.checkpoint import standing
-from lockstep.runtime.state.recovery import VERSION, VERSION_FROM, checkpoint_folders
+from lockstep.runtime.state.folders import checkpoint_folders
+from lockstep.runtime.state.recovery import VERSION, VERSION_FROM
+from lockstep.runtime.steps import run
 from lockstep.store.protocols import Store
 from lockstep.store.sqlite_store import LEDGER_FILE, open_store
-
-_LEFTOVER_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ def prepare_run(
     identity = str(os.getpid())
     lock = _locked(folder, store, graph.name)
     try:
-        _take_lease(store, identity)
+        # Before anything is written: who was left behind may hold the store's lock.
+        left = LeftoverProcesses(partial(replica_folder, folder, graph.name), _ledger(folder, graph.name))
+        run(take_over(store, identity, left))
         supervisor, spares = _ready(loaded, graph, settings, store, project, identity)
     except BaseException:
         store.release(LEASE, identity)
@@ -88,7 +92,6 @@ def _ready(
     folder = (project / STORE_FOLDER).resolve()
     _follow_plan(store, graph)
     _check_end(store, graph, settings)
-    _end_leftovers(store, folder, graph.name)
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, job_folder(folder, graph.name) / TABLES)
     code_hash = copies.with_code(loaded.code_hash)
@@ -121,15 +124,16 @@ def _supervisor(
     sources |= {name: StageTrimmer(name, place) for name in inside}
     ends = [*graph.sinks, *(boundary.sink for boundary in graph.boundaries)]
     sinks = {step.id: sink_side(step.spec, step.id, place, step.given) for step in ends}
-    dead = [f"{said.replica}.{said.incarnation}" for said in store.progress()]
-    for sink in sinks.values():
-        sink.sweep(dead)
+    run(sweep(store, sinks.values()))
     for side in sources.values():
         # A source that others read too learns here, before the first epoch, that this job will read it.
         side.start()
-    ledger = job_folder(place.store, place.job) / LEDGER_FILE
-    around = Surroundings(start=start, lock_holder=lambda: lock_holder(ledger))
+    around = Surroundings(start=start, lock_holder=partial(lock_holder, _ledger(place.store, place.job)))
     return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around)
+
+
+def _ledger(folder: Path, job: str) -> Path:
+    return job_folder(folder, job) / LEDGER_FILE
 
 
 def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
@@ -169,14 +173,6 @@ def refuse_pinned(settings: Settings) -> None:
                 why="they change results, and replicas must not differ.",
                 hint="take them out of lockstep.toml or --spark-conf.",
             )
-
-
-def _take_lease(store: Store, identity: str) -> None:
-    holder = store.holder(LEASE)
-    if holder is not None:
-        # Whoever holds the file lock is the supervisor; the lease only tells others who that is.
-        store.release(LEASE, holder)
-    store.acquire(LEASE, identity, LEASE_S)
 
 
 def _locked(folder: Path, store: Store, job: str) -> IO[str]:
@@ -255,14 +251,6 @@ def _stage_epochs(replica: Path, stages: int) -> tuple[int, ...]:
     except RunError:
         return (-1,)  # damaged: the replica will find out, and be seeded
     return tuple(at.epoch if at is not None else -1 for at in found)
-
-
-def _end_leftovers(store: Store, folder: Path, job: str) -> None:
-    """An earlier supervisor that was killed leaves replicas that are just noticing it."""
-    for said in store.progress():
-        store.retire(said.replica)
-        if end_leftover(said.pid, replica_folder(folder, job, said.replica), _LEFTOVER_PATIENCE_S):
-            store.add_event("leftover-ended", f"pid {said.pid} of an earlier run", said.replica)
 
 
 def _forget_removed(store: Store, settings: Settings) -> None:

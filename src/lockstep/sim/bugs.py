@@ -6,24 +6,32 @@ A bug replaces one rule while it is planted; everything else stays as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import cast
 
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication, SourceSide
 from lockstep.control import supervision
 from lockstep.control import supervisor as supervising
 from lockstep.control.supervision import Action, Seen
-from lockstep.control.supervisor import LEASE, LEASE_S, Supervisor
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.taking_over import LEASE, LEASE_S
+from lockstep.errors import StoreError
 from lockstep.runtime.decide import pacing, proposing
 from lockstep.runtime.decide.pacing import Seal, View, Wait
+from lockstep.runtime.decide.proposing import Proposal
+from lockstep.runtime.epoch.epoch_steps import PUBLISH, EpochSteps
 from lockstep.runtime.state import recovery
+from lockstep.runtime.steps import Step, Steps
+from lockstep.sim.checkpoints import Checkpoint, SimCheckpoints
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.sim.pipeline import SimSink, State, compute
-from lockstep.sim.replica import Checkpoint, SimReplica
+from lockstep.sim.replica import SimReplica
 from lockstep.sim.scenario import SETTINGS, Scenario
 from lockstep.sim.sealer import SimSealer
+from lockstep.sim.work import SimOutput, SimWork
 from lockstep.store.protocols import Cut, Entry, Holder, Item, Progress, Store
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -86,6 +94,7 @@ FULL_WHILE_FORGETTING = Scenario(
     tear_chance=1.0,
     disk_full_s=((4.95, 5.3),),
 )
+HELD = Scenario(hold_chance=0.03)
 LOCKED = Scenario(disk_locked_s=((2.0, 12.0),))
 
 
@@ -106,25 +115,39 @@ def _publish_over(sink: SimSink, wanted: Publication, now_us: int) -> Publicatio
     return wanted
 
 
-def _publish_as_remembered(replica: SimReplica, sink: str, index: int) -> float | None:
+def _publish_as_remembered(work: SimWork, wanted: Publication, output: SimOutput) -> Publication:
     """Whoever was replaced trusts what it saw before it hung."""
-    side = replica.world.sinks[sink]
-    if replica.zombie:
-        side.held.pop(replica._entry.epoch, None)
-    return _PUBLISH(replica, sink, index)
+    if work._replica.zombie:
+        work._world.sinks[output.sink].held.pop(wanted.epoch, None)
+    return _PUBLISH(work, wanted, output)
 
 
-def _publish_over_if_zombie(replica: SimReplica, sink: str, index: int) -> float | None:
-    side = replica.world.sinks[sink]
-    if not replica.zombie:
-        return _PUBLISH(replica, sink, index)
+def _publish_over_if_zombie(work: SimWork, wanted: Publication, output: SimOutput) -> Publication:
+    if not work._replica.zombie:
+        return _PUBLISH(work, wanted, output)
     with swapped((SimSink, "publish", _publish_over))():
-        side.staged.discard((replica._entry.epoch, str(replica.holder)))
-        return _PUBLISH(replica, sink, index)
+        work._world.sinks[output.sink].staged.discard((wanted.epoch, wanted.by))
+        return _PUBLISH(work, wanted, output)
 
 
-_PUBLISH = SimReplica._publish
-_PUBLISHING = tuple(step for step in SimReplica.STEPS if step.startswith("publish"))
+def _commit_first(replica: SimReplica, stage: int, entry: Entry, machine: EpochSteps[SimOutput]) -> Steps[None]:
+    """The steps of a micro-batch, those that publish last."""
+    steps, late, answer = _BATCH(replica, stage, entry, machine), [], None
+    with suppress(StopIteration):
+        while True:
+            step = steps.send(answer)
+            if isinstance(step, Step) and step.name.startswith(PUBLISH):
+                late.append(step)
+                # As if it were published already, just as it is wanted.
+                answer = cast("partial[Publication]", step.act).args[0]
+            else:
+                answer = yield step
+    for step in late:
+        yield step
+
+
+_PUBLISH = SimWork.publish
+_BATCH = SimReplica.batch
 
 
 # Sealing.
@@ -135,15 +158,19 @@ def _seal_over(store: MemoryStore, proposal: Entry, holder: Holder, items: Seque
     return store.put(proposal, holder)
 
 
-def _seal_by_the_clock(sealer: SimSealer, entry: Entry) -> Entry:
-    return _SEAL(sealer, replace(entry, epoch_time_us=sealer._clock()))
+def _seal_by_the_clock(sealer: SimSealer, proposal: Proposal) -> Entry:
+    return _PUT(sealer, replace(proposal, entry=replace(proposal.entry, epoch_time_us=sealer._clock())))
 
 
-def _take_refusal_for_success(sealer: SimSealer, entry: Entry, error: Any) -> None:  # noqa: ARG001
-    sealer.ready(entry.epoch + 1, {})
+def _take_refusal_for_success(sealer: SimSealer, proposal: Proposal) -> Entry:
+    try:
+        return _PUT(sealer, proposal)
+    except StoreError:
+        sealer.ready(proposal.entry.epoch + 1, {})
+        return proposal.entry
 
 
-_SEAL = SimSealer.seal
+_PUT = SimSealer.put
 
 
 def _decide_with_data_only(view: View, settings: RunSettings) -> Seal | Wait:
@@ -160,29 +187,31 @@ def _decide_by_the_clock(view: View, settings: RunSettings) -> Seal | Wait:
 # State.
 
 
-def _copy_leftover(replica: SimReplica, choice: str) -> float:
+def _copy_leftover(checkpoints: SimCheckpoints, stage: int, peer: str) -> int:
     """A copy that an earlier start left behind is taken for the one that was just ordered."""
-    leftover = replica.world.copies.get(replica.name)
-    took_s = _COPY(replica, choice)
+    leftover = checkpoints._world.copies.get((checkpoints._replica.name, stage))
+    epoch = _COPY(checkpoints, stage, peer)
     if leftover is not None:
-        replica.copied = replace(replica.copied, state=leftover.state, before=leftover.before)
-    return took_s
+        copied = checkpoints.copied[stage]
+        checkpoints.copied[stage] = replace(copied, state=leftover.state, before=leftover.before)
+    return epoch
 
 
-def _compute_without_mark(replica: SimReplica, start: Cut, entry: Entry) -> State:
+def _compute_without_mark(work: SimWork, start: Cut, entry: Entry) -> State:
     """The first epoch after a start gets no mark: what Spark forgot stays forgotten."""
-    is_first = replica.at.done_us == 0
-    return compute(replica.state, start, replace(entry, marks={}) if is_first else entry, replica._observed)
+    is_first = work._replica.at.done_us == 0
+    entry = replace(entry, marks={}) if is_first else entry
+    return compute(work.stage, work.state, start, entry, work.observed(), work.content)
 
 
-def _tear_unnoticed(replica: SimReplica) -> None:
+def _tear_unnoticed(checkpoints: SimCheckpoints, stage: int) -> None:
     """A torn commit looks whole: the epoch counts, its state is the one before."""
-    own = replica.world.checkpoints.get(replica.name)
+    own = checkpoints.own(stage)
     if own is not None and own.begun_epoch > own.epoch:
-        replica._write(Checkpoint(own.begun_epoch, own.begun_epoch, own.state, own.before))
+        checkpoints.write(stage, Checkpoint(own.begun_epoch, own.begun_epoch, own.state, own.before))
 
 
-_COPY = SimReplica._copy
+_COPY = SimCheckpoints.copy
 
 
 # Supervising.
@@ -208,6 +237,15 @@ def _renew_blindly(supervisor: Supervisor) -> None:
     supervisor._store.acquire(LEASE, supervisor._identity, LEASE_S)
 
 
+def _kill_as_noted(supervisor: Supervisor, replica: str, kind: str, reason: str) -> None:
+    """As it was: the store is told first, and whoever has its lock is told about."""
+    process = supervisor.slots[replica].process
+    if process is not None:
+        supervisor._store.retire(replica)
+        supervisor._store.add_event(kind, reason, replica)
+        process.kill()
+
+
 BUGS: tuple[Bug, ...] = (
     Bug(
         "publish-without-fence",
@@ -225,27 +263,27 @@ BUGS: tuple[Bug, ...] = (
         "commit-before-publish",
         "A replica commits an epoch first and publishes it then: after a crash in between nobody does.",
         "order",
-        swapped((SimReplica, "STEPS", ("begin", "run", "digest", "finish", "commit", *_PUBLISHING))),
+        swapped((SimReplica, "batch", _commit_first)),
     ),
     Bug(
         "stale-snapshot",
         "A snapshot that an interrupted start left behind is used again as if it were new.",
         "equality",
-        swapped((SimReplica, "_copy", _copy_leftover)),
+        swapped((SimCheckpoints, "copy", _copy_leftover)),
         MANY_CRASHES,
     ),
     Bug(
         "zombie-publishes",
         "A replica that hung, was replaced and seeded anew publishes what it had in memory, trusting its old look.",
         "once",
-        swapped((SimReplica, "_publish", _publish_as_remembered)),
+        swapped((SimWork, "publish", _publish_as_remembered)),
         ZOMBIES,
     ),
     Bug(
         "manifest-overwritten",
         "A zombie's manifest replaces the one that is there, as rename does and link does not.",
         "once",
-        swapped((SimReplica, "_publish", _publish_over_if_zombie)),
+        swapped((SimWork, "publish", _publish_over_if_zombie)),
         ZOMBIES,
     ),
     Bug(
@@ -280,7 +318,7 @@ BUGS: tuple[Bug, ...] = (
         "watermark-lost",
         "The first epoch after a start has no mark, so watermarks begin at nothing.",
         "equality",
-        swapped((SimReplica, "computed", _compute_without_mark)),
+        swapped((SimWork, "computed", _compute_without_mark)),
         QUIET,
     ),
     Bug(
@@ -288,7 +326,7 @@ BUGS: tuple[Bug, ...] = (
         "An error while sealing is taken for success, and the ledger does not insist on the order.",
         "completeness",
         swapped(
-            (SimSealer, "_refused", _take_refusal_for_success),
+            (SimSealer, "put", _take_refusal_for_success),
             (MemoryStore, "refuse_what_does_not_follow", lambda store, proposal: None),  # noqa: ARG005
         ),
         LOCKED,
@@ -311,7 +349,7 @@ BUGS: tuple[Bug, ...] = (
         "time-goes-back",
         "Epoch time is whatever the clock of the sealing replica says.",
         "time",
-        swapped((SimSealer, "seal", _seal_by_the_clock)),
+        swapped((SimSealer, "put", _seal_by_the_clock)),
         SET_BACK,
     ),
     Bug(
@@ -331,14 +369,14 @@ BUGS: tuple[Bug, ...] = (
         "damaged-checkpoint-used",
         "Checkpoints are used without a look at their files.",
         "equality",
-        swapped((SimReplica, "is_sound", lambda replica, checkpoint: True)),  # noqa: ARG005
+        swapped((SimCheckpoints, "is_sound", lambda checkpoints, checkpoint: True)),  # noqa: ARG005
         MANY_CRASHES,
     ),
     Bug(
         "torn-commit-counts",
         "A commit that a crash tore counts as whole.",
         "equality",
-        swapped((SimReplica, "_tear", _tear_unnoticed)),
+        swapped((SimCheckpoints, "tear", _tear_unnoticed)),
         MANY_CRASHES,
     ),
     Bug(
@@ -353,6 +391,20 @@ BUGS: tuple[Bug, ...] = (
         "progress",
         swapped((Supervisor, "_renew", _renew_blindly)),
         TAKEN_OVER,
+    ),
+    Bug(
+        "kill-noted-first",
+        "A kill is written to the store before it is done: whoever is stopped with the store's lock is never killed.",
+        "progress",
+        swapped((Supervisor, "kill", _kill_as_noted)),
+        HELD,
+    ),
+    Bug(
+        "held-lock-unseen",
+        "The supervisor waits for the store like everybody else, whoever has its lock.",
+        "progress",
+        swapped((Supervisor, "_pass_by", lambda supervisor: False)),  # noqa: ARG005
+        HELD,
     ),
 )
 

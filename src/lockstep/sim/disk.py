@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lockstep.sim.process import SimProcess
 
 WRITES = (
     "seal",
@@ -22,8 +25,35 @@ WRITES = (
 )
 READS = (
     *("head", "entry", "floor", "holder", "is_live", "progress"),
-    *("digests", "published", "divergences", "observed", "fact"),
+    *("digests", "digest_mismatches", "published", "divergences", "observed", "fact"),
 )
+
+
+class Blocked(BaseException):
+    """Raised inside a call that would have to wait for the store's write lock: it has done nothing yet."""
+
+
+class WriteLock:
+    """The store's write lock: a process that is stopped inside a transaction has it until it moves again or ends."""
+
+    def __init__(self) -> None:
+        self.holder: SimProcess | None = None
+        self._waiting: list[Callable[[], None]] = []
+
+    def take(self, process: SimProcess) -> None:
+        """Everybody else has to wait."""
+        self.holder = process
+
+    def release(self, process: SimProcess) -> None:
+        """If it is the one that has it."""
+        if self.holder is process:
+            self.holder, waiting, self._waiting = None, self._waiting, []
+            for go_on in waiting:
+                go_on()
+
+    def when_free(self, go_on: Callable[[], None]) -> None:
+        """Call back when it is released."""
+        self._waiting.append(go_on)
 
 
 class StoreAt:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from lockstep.sim.scenario import Scenario
 
-Fault = Literal["crash", "hang", "pause", "slow"]
+Fault = Literal["crash", "hang", "pause", "slow", "hold"]
 When = Literal["before", "in the midst of", "after"]
 
 _NEVER = 1 << 60
@@ -38,6 +38,7 @@ class Faults:
             ("hang", scenario.hang_chance),
             ("pause", scenario.pause_chance),
             ("slow", scenario.slow_chance),
+            ("hold", scenario.hold_chance),
         )
         self._chance = sum(chance for _, chance in self._chances)
         self._steps_left = self._next_after()
@@ -69,9 +70,11 @@ class Faults:
         if fault == "crash":
             torn = self._draw.random() < self._scenario.tear_chance
             return Strike(fault, "in the midst of" if torn else self._draw.choice(("before", "after")))
-        # A hang lasts mostly beyond the hang timeout, a pause and a slow write well within it.
-        longest = {"hang": (1.0, 6.0), "pause": (0.1, 0.8), "slow": (0.1, 1.0)}[fault]
-        when: When = "in the midst of" if fault == "slow" else self._draw.choice(("before", "after"))
+        # A hang lasts mostly beyond the hang timeout, a pause and a slow write well within it; the store's lock is held
+        # mostly beyond the lag timeout, and beyond what is excused.
+        longest = {"hang": (1.0, 6.0), "pause": (0.1, 0.8), "slow": (0.1, 1.0), "hold": (0.5, 12.0)}[fault]
+        inside = fault in ("slow", "hold")
+        when: When = "in the midst of" if inside else self._draw.choice(("before", "after"))
         return Strike(fault, when, self._draw.uniform(*longest))
 
     def damages(self) -> bool:

@@ -7,14 +7,26 @@ output computed anew from the ledger by one plain loop.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.observe import promises
-from lockstep.sim.pipeline import SINKS, TIME_STEPS, VERSION, SimSink, SimSource, State, compute, digest, observe
+from lockstep.sim.pipeline import (
+    SINKS,
+    TIME_STEPS,
+    VERSION,
+    Boundary,
+    SimSink,
+    SimSource,
+    SimStage,
+    State,
+    compute,
+    digest,
+    observe,
+)
 from lockstep.sim.timeline import Timeline
-from lockstep.store.protocols import Entry
+from lockstep.store.protocols import Cut, Entry
 
 TRACE_LINES = 40
 """How much of the story is kept if nobody wants all of it."""
@@ -38,8 +50,17 @@ class History:
     """What was sealed, used, computed and published, with the promises kept in view."""
 
     def __init__(
-        self, timeline: Timeline, sources: Mapping[str, SimSource], settings: RunSettings, *, whole: bool = False
+        self,
+        timeline: Timeline,
+        sources: Mapping[str, SimSource | Boundary],
+        settings: RunSettings,
+        stages: Sequence[SimStage],
+        content: Callable[[SimStage, Cut, Cut], Sequence[int]],
+        *,
+        whole: bool = False,
     ) -> None:
+        self._stages = stages
+        self._content = content
         self._timeline = timeline
         self._sources = sources
         self._settings = settings
@@ -51,7 +72,8 @@ class History:
         self.entries: dict[int, Entry] = {}
         self.head = -1
         self.sealed_us: dict[int, int] = {}
-        self.reference: dict[int, State] = {-1: State()}
+        self.references: list[dict[int, State]] = [{-1: State()} for _ in stages]
+        """The state of each stage after each epoch, as the ledger and what was published inside give it."""
         self._observed: dict[str, int | None] = {}
         self._newest: dict[str, int | None] = dict.fromkeys(step.id for step in TIME_STEPS)
         """The highest event time of all records before the head's end."""
@@ -91,12 +113,15 @@ class History:
             self.check(promises.completeness([(before.epoch, before.cut), (entry.epoch, entry.cut)]))
             self.check(promises.time([(before.epoch, before.epoch_time_us), (entry.epoch, entry.epoch_time_us)]))
         self.check(promises.marks(entry.epoch, entry.marks, before.marks if before else {}, self._newest, _ALWAYS))
-        start = before.cut if before else {}
-        observed = observe(start, entry.cut)
+        start = before.cut if before else {name: source.start() for name, source in self._sources.items()}
+        observed = observe(self._stages[0], start, entry.cut)
         self._newest = {step: _later(self._newest[step], newest) for step, newest in observed.items()}
         self.entries[entry.epoch], self.head = entry, entry.epoch
         self.sealed_us[entry.epoch] = self._timeline.now_us
-        self.reference[entry.epoch] = compute(self.reference[entry.epoch - 1], start, entry, observed)
+        for stage, states in zip(self._stages, self.references, strict=True):
+            content = self._content(stage, start, entry.cut)
+            seen = observed if stage.time_steps else {}
+            states[entry.epoch] = compute(stage, states[entry.epoch - 1], start, entry, seen, content)
         # One more: a replica may join the set between somebody's decision to seal and the seal itself.
         self.check(promises.readiness(running, entry.epoch, self._settings.lead_epochs_max + 1))
 
@@ -118,9 +143,14 @@ class History:
         """A replica that runs needs an entry that is gone."""
         self.check(promises.retention(by, {"the ledger": epoch}, {"the ledger": floor}))
 
+    def right(self, epoch: int, sink: str) -> str:
+        """The digest that an epoch has to send to a sink."""
+        stage = next(number for number, stage in enumerate(self._stages) if sink in stage.sinks)
+        return digest(self.references[stage][epoch], sink)
+
     def computed(self, epoch: int, sink: str, found: str, *, by: str) -> None:
         """A replica reported a digest."""
-        right = digest(self.reference[epoch], sink)
+        right = self.right(epoch, sink)
         if found == right:
             return
         if self.damage_is_expected:

@@ -153,6 +153,15 @@ class MemoryStore:
         kept = self._digests.get(epoch, [])
         return sorted(kept, key=lambda one: (one.sink, one.replica, one.incarnation))
 
+    def digest_mismatches(self) -> list[tuple[int, str]]:
+        """(epoch, sink) for which digests of one version differ."""
+        found: dict[tuple[int, str, str], str] = {}
+        kept = (one for digests in self._digests.values() for one in digests)
+        differing = [
+            one for one in kept if found.setdefault((one.epoch, one.sink, one.version), one.digest) != one.digest
+        ]
+        return sorted({(one.epoch, one.sink) for one in differing})
+
     def add_published(self, published: Published) -> None:
         """Keep when an epoch was published."""
         self._published.setdefault(published.epoch, published)
@@ -180,9 +189,11 @@ class MemoryStore:
 
     def add_observed(self, epoch: int, newest_us: Mapping[str, int | None]) -> None:
         """Keep the highest event times of an epoch, once."""
-        if epoch not in self._observed:
-            self._observed[epoch] = dict(newest_us)
-            self._unsynced.append(lambda: self._observed.pop(epoch, None))
+        before = self._observed.get(epoch, {})
+        after = {**newest_us, **before}
+        if after != before:
+            self._observed[epoch] = after
+            self._unsynced.append(lambda: self._observed.update({epoch: before}))
 
     def observed(self, epoch: int) -> dict[str, int | None]:
         """The highest event times of an epoch."""

@@ -1,7 +1,11 @@
-"""The job that is simulated: two sources, two sinks, and a pipeline whose output shows every wrong input or state."""
+"""The job that is simulated: two sources, two sinks, one stage or two with a journal between them.
+
+Its output shows every wrong input and every wrong state.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,8 +28,32 @@ TIME_STEPS = (
     TimeStep("click_time", ("clicks",), _DISORDER * SPACING_US, idle_after_us=None, meets=("sensors",)),
     TimeStep("sensor_time", ("sensors",), _DISORDER * SPACING_US, idle_after_us=2 * US_PER_S, meets=("clicks",)),
 )
+INSIDE = "inside"
+"""The journal between two stages: a sink of the first, a source of the second."""
 _STEP_OF = {source: step.id for step in TIME_STEPS for source in step.sources}
+_NUMBER_OF = {name: number for number, name in enumerate((*SINKS, INSIDE))}
 _NOWHERE: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True)
+class SimStage:
+    """What one query of a replica reads and writes."""
+
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
+    time_steps: tuple[TimeStep, ...] = ()
+
+
+def stages_of(count: int) -> tuple[SimStage, ...]:
+    """The job in one stage or in two.
+
+    >>> [stage.sinks for stage in stages_of(2)]
+    [('alerts', 'inside'), ('totals',)]
+    """
+    outside = ("clicks", "sensors")
+    if count == 1:
+        return (SimStage(outside, SINKS, TIME_STEPS),)
+    return SimStage(outside, (SINKS[0], INSIDE), TIME_STEPS), SimStage((INSIDE,), SINKS[1:])
 
 
 class SimSource:
@@ -91,6 +119,44 @@ class SimSink:
         return len(leftovers)
 
 
+class Boundary(SimSink):
+    """The journal between two stages: what is published there can be read from the next cut on."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.trimmed: dict[str, int] = {}
+        self._ends: list[int] = []
+        self._digests: list[int] = []
+
+    def show(self, publication: Publication, now_us: int) -> None:
+        """Its rows are appended."""
+        super().show(publication, now_us)
+        if publication.rows:
+            self._ends.append(self._end + publication.rows)
+            self._digests.append(int(publication.digest, 16))
+
+    @property
+    def _end(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def start(self) -> Positions:
+        """The oldest record still kept."""
+        return {"0": self.trimmed.get("0", 0)}
+
+    def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:  # noqa: ARG002
+        """Everything that is there."""
+        return Advance({"0": self._end}, self._end - since.get("0", 0), finished=True)
+
+    def trim(self, positions: Positions) -> None:
+        """Nobody will read below ``positions`` again."""
+        self.trimmed.update(positions)
+
+    def content(self, start: Cut, end: Cut) -> tuple[int, ...]:
+        """What was published between two cuts, as numbers."""
+        first, last = start[self.name]["0"], end[self.name]["0"]
+        return tuple(self._digests[bisect_right(self._ends, first) : bisect_right(self._ends, last)])
+
+
 @dataclass(frozen=True)
 class State:
     """A replica's state after an epoch: what it counted, how far its event time is, and a trace of the whole past."""
@@ -108,28 +174,38 @@ class State:
         return replace(self, watermarks=(0,) * len(TIME_STEPS))
 
 
-def compute(state: State, start: Cut, entry: Entry, observed: Mapping[str, int | None]) -> State:
-    """One epoch: everything that may influence the output goes in, and nothing else."""
-    ranges = _ranges(start, entry.cut)
+def compute(
+    stage: SimStage,
+    state: State,
+    start: Cut,
+    entry: Entry,
+    observed: Mapping[str, int | None],
+    content: Sequence[int] = (),
+) -> State:
+    """One epoch: everything that may influence the output goes in, and nothing else. ``content`` is what it reads of
+    the journal between the stages."""
+    ranges = _ranges(stage, start, entry.cut)
     watermarks = tuple(
-        max(before, entry.marks.get(step.id) or 0, observed[step.id] or 0)
+        max(before, entry.marks.get(step.id) or 0, observed.get(step.id) or 0)
         for before, step in zip(state.watermarks, TIME_STEPS, strict=True)
     )
     records = state.records + sum(end - first for _, _, first, end in ranges)
     # Only numbers are hashed: those hash alike in every process.
     numbers = tuple(value for _, partition, first, end in ranges for value in (partition, first, end))
-    return State(records, watermarks, hash((state.past, entry.epoch, entry.epoch_time_us, *numbers, *watermarks)))
+    return State(
+        records, watermarks, hash((state.past, entry.epoch, entry.epoch_time_us, *numbers, *content, *watermarks))
+    )
 
 
 def digest(state: State, sink: str) -> str:
     """The fingerprint of what an epoch sends to a sink."""
-    return f"{hash((SINKS.index(sink), state.records, state.past, *state.watermarks)) & 0xFFFF_FFFF:08x}"
+    return f"{hash((_NUMBER_OF[sink], state.records, state.past, *state.watermarks)) & 0xFFFF_FFFF:08x}"
 
 
-def observe(start: Cut, end: Cut) -> dict[str, int | None]:
-    """The highest event time of the records between two cuts, per ``event_time`` step."""
-    newest: dict[str, int | None] = dict.fromkeys(step.id for step in TIME_STEPS)
-    for source, _, first, last in _ranges(start, end):
+def observe(stage: SimStage, start: Cut, end: Cut) -> dict[str, int | None]:
+    """The highest event time of the records between two cuts, per ``event_time`` step of the stage."""
+    newest: dict[str, int | None] = dict.fromkeys(step.id for step in stage.time_steps)
+    for source, _, first, last in _ranges(stage, start, end) if stage.time_steps else ():
         # Disorder is bounded, so the highest is among the last few.
         highest = _highest_us(max(first, last - 2 * _DISORDER), last)
         if highest:
@@ -147,10 +223,16 @@ def event_time_us(position: int) -> int:
     return START_US + (position - position * 5 % _DISORDER) * SPACING_US
 
 
-def _ranges(start: Cut, end: Cut) -> list[tuple[str, int, int, int]]:
+def records_between(stage: SimStage, start: Cut, end: Cut) -> int:
+    """How many records a stage reads between two cuts."""
+    return sum(last - first for _, _, first, last in _ranges(stage, start, end))
+
+
+def _ranges(stage: SimStage, start: Cut, end: Cut) -> list[tuple[str, int, int, int]]:
     """(source, partition, first, one past the last), in a fixed order."""
     return [
         (source, int(partition), start.get(source, _NOWHERE).get(partition, 0), last)
         for source, positions in sorted(end.items())
+        if source in stage.sources
         for partition, last in sorted(positions.items())
     ]

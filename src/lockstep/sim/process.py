@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 from lockstep.clock import US_PER_S
 from lockstep.errors import LockstepError
 from lockstep.runtime.endings import exit_code
+from lockstep.runtime.epoch.epoch_steps import DIGEST, FINISH
+from lockstep.runtime.epoch.sealing import SEAL
 from lockstep.sim.faults import Strike
-from lockstep.store.protocols import Holder
+from lockstep.store.protocols import Entry, Holder
 
 if TYPE_CHECKING:
     from lockstep.sim.world import World
 
 EXIT_KILLED = -9
+STORE_STEPS = (SEAL, DIGEST, FINISH)
+"""The steps that are transactions of the store."""
 AWAKENING_S = 0.2
 """Over this long the threads of a process that hung come back to life, in any order."""
-Action = Callable[[], "float | None"]
-"""A durable step: how long it takes until the next, None if something else goes on from here."""
-
-
-def _nothing_torn() -> None:
-    """A write that is one transaction: torn, it is absent."""
 
 
 class SimProcess:
@@ -51,11 +49,13 @@ class SimProcess:
         """End it at once. A process that hangs may be out of reach: it is taken for dead and goes on later."""
         if self.zombie or not self.alive:
             return
-        missed = self.is_still and self.world.faults.kill_misses()
+        # Whoever has the store's lock is on this machine: nothing is out of reach here.
+        missed = self.is_still and self.world.write_lock.holder is not self and self.world.faults.kill_misses()
         self.note("is killed" + (", and is out of reach" if missed else ""))
         self._exit_code = EXIT_KILLED if self._exit_code is None else self._exit_code
         self.down()
         self.zombie, self.alive = missed, missed
+        self.world.write_lock.release(self)
 
     def drain(self) -> None:
         """Finish the epoch under way and end."""
@@ -106,6 +106,7 @@ class SimProcess:
         self.note(f"ends with {code}")
         self.down()
         self.alive = False
+        self.world.write_lock.release(self)
         if self._exit_code is None:
             self._exit_code = code
 
@@ -126,41 +127,63 @@ class SimProcess:
         self.note(what)
         self.world.history.told[f"zombie {what}" if self.zombie else what] += 1
 
-    def guarded(
-        self, step: str, action: Action, then: Callable[[], None], torn: Callable[[], None] = _nothing_torn
-    ) -> None:
-        """A durable step and what follows it, with a fault before, in the midst of or after it, if the seed says so."""
+    # How its step machines are driven.
+
+    def lead_s(self, step: str) -> float:
+        """How long it takes until a step is done, from when it was decided."""
+        raise NotImplementedError
+
+    def takes_s(self, step: str) -> float:
+        """How long it takes from a step to the next."""
+        raise NotImplementedError
+
+    def store_took_s(self) -> float:
+        """How long the store has taken for what was just written; more than nothing while it is slow."""
+        raise NotImplementedError
+
+    def torn(self, step: str, stage: int) -> None:
+        """A crash in the midst of a step."""
+        raise NotImplementedError
+
+    def sealed(self, epoch: int) -> Entry | None:
+        """The entry of an epoch, if it is sealed."""
+        raise NotImplementedError
+
+    def guarded(self, step: str, stage: int, perform: Callable[[], None]) -> None:
+        """A step and what follows it, with a fault before, in the midst of or after it, if the seed says so."""
         strike = self.world.faults.strike(self.name)
         if strike is None:
-            self._perform(action, then)
+            perform()
         else:
-            self._strike(strike, step, action, then, torn)
+            self._strike(strike, step, stage, perform)
 
-    def _strike(
-        self, strike: Strike, step: str, action: Action, then: Callable[[], None], torn: Callable[[], None]
-    ) -> None:
+    def _strike(self, strike: Strike, step: str, stage: int, perform: Callable[[], None]) -> None:
         if strike.when == "after":
-            self._perform(action, then)
-        self.tell(f"{strike.fault} {strike.when} {step}")
-        if strike.fault == "slow":
-            self.after(strike.still_s, lambda: self._perform(action, then))
+            perform()
+        holds = strike.fault == "hold" and step in STORE_STEPS and not self.zombie
+        self.tell(f"{'hang' if strike.fault == 'hold' and not holds else strike.fault} {strike.when} {step}")
+        if holds and self.world.write_lock.holder is None:
+            self._hold(strike.still_s, perform)
             return
-        if strike.when == "in the midst of":
-            torn()
-        if not self.alive:
+        if strike.fault == "slow":
+            self.after(strike.still_s, perform)
             return
         if strike.fault == "crash":
+            if strike.when == "in the midst of":
+                self.torn(step, stage)
             self.exit(EXIT_KILLED)
             return
         self.keep_still(strike.still_s)
-        if strike.when == "before":
-            self.after(0, lambda: self._perform(action, then))
+        if strike.when != "after":
+            self.after(0, perform)
 
-    def _perform(self, action: Action, then: Callable[[], None]) -> None:
-        try:
-            delay_s = action()
-        except LockstepError as error:
-            self.fail(error)
-            return
-        if delay_s is not None:
-            self.after(delay_s, then)
+    def _hold(self, seconds: float, perform: Callable[[], None]) -> None:
+        """Be stopped inside the transaction that the step is."""
+
+        def end_transaction() -> None:
+            self.world.write_lock.release(self)
+            perform()
+
+        self.world.write_lock.take(self)
+        self.keep_still(seconds)
+        self.after(0, end_transaction)

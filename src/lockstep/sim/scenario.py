@@ -35,6 +35,8 @@ class Scenario:
     """One run. Chances are per durable step of a replica, of which there are about twenty a second."""
 
     replicas: int = 2
+    stages: int = 1
+    """In how many queries a replica computes the job: one, or two with a journal between them."""
     faults_s: float = 15.0
     calm_s: float = 7.0
     crash_chance: float = 0.0
@@ -44,6 +46,8 @@ class Scenario:
     """A process stops for a moment."""
     slow_chance: float = 0.0
     """One write takes long; the rest of the process goes on."""
+    hold_chance: float = 0.0
+    """A process stops for seconds inside a transaction of the store: nobody else can write until it goes on or ends."""
     tear_chance: float = 0.0
     """That a crash strikes in the midst of a write: what it was writing is absent afterwards, or damaged."""
     zombie_chance: float = 0.0
@@ -77,6 +81,8 @@ class Scenario:
     """When nothing can be written."""
     disk_locked_s: tuple[Span, ...] = ()
     """When every fifth write to the store fails because somebody has it locked."""
+    store_slow_s: tuple[Span, ...] = ()
+    """When every call of the store takes long."""
     clock_jumps_s: tuple[tuple[float, str, float], ...] = ()
     """(when, whose, by how much) a wall clock is set; whose is a replica, "supervisor" or "all"."""
     lead_epochs_max: int = 6
@@ -97,7 +103,9 @@ class Scenario:
     @property
     def troubled_s(self) -> float:
         """When all trouble is over."""
-        return max([self.faults_s, *(end_s for _, end_s in (*self.disk_full_s, *self.disk_locked_s))])
+        return max(
+            [self.faults_s, *(end_s for _, end_s in (*self.disk_full_s, *self.disk_locked_s, *self.store_slow_s))]
+        )
 
     @property
     def run_settings(self) -> RunSettings:
@@ -140,6 +148,9 @@ def random_scenario(seed: int, replicas: int | None = None) -> Scenario:
         supervisor_killed_s=_moments(draw, faults_s, 0.25),
         supervisor_hangs_s=_supervisor_hangs(draw, faults_s),
         supervisor_lock=draw.random() < 0.5,
+        hold_chance=draw.choice((0.0, 0.0, 0.005, 0.02)),
+        store_slow_s=_spans(draw, faults_s, 0.15, 0.5, 4.0),
+        stages=draw.choice((1, 1, 2)),
     )
 
 

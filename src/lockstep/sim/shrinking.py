@@ -11,7 +11,7 @@ from lockstep.sim.scenario import Scenario
 
 RUNS_MAX = 400
 """Runs spent on one failure: some seconds."""
-_CHANCES = ("crash_chance", "hang_chance", "pause_chance", "slow_chance", "tear_chance", "zombie_chance")
+_CHANCES = ("crash_chance", "hang_chance", "pause_chance", "slow_chance", "hold_chance", "tear_chance", "zombie_chance")
 _PLANNED = (
     "blackouts_s",
     "stops_s",
@@ -22,6 +22,7 @@ _PLANNED = (
     "silence_s",
     "disk_full_s",
     "disk_locked_s",
+    "store_slow_s",
     "clock_jumps_s",
 )
 
@@ -63,7 +64,7 @@ def _smaller(failure: Failure) -> Iterator[Scenario]:
         yield replace(scenario, faults_s=round(scenario.faults_s / 2, 1))
         yield replace(scenario, faults_s=round(scenario.faults_s - 1.0, 1))
     plain = Scenario()
-    for name in ("slowness", "power_loss", "supervisor_lock", "lead_epochs_max", "boot_s"):
+    for name in ("stages", "slowness", "power_loss", "supervisor_lock", "lead_epochs_max", "boot_s"):
         if getattr(scenario, name) != getattr(plain, name):
             yield _with(scenario, name, getattr(plain, name))
 

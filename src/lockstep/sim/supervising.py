@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
-from lockstep.control.supervisor import LEASE, LEASE_S, Supervisor, Surroundings
+from lockstep.control.processes import LockHolder
+from lockstep.control.supervisor import Supervisor, Surroundings
+from lockstep.control.taking_over import sweep, take_over
 from lockstep.errors import LockstepError, StoreError
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.sim.disk import StoreAt
 from lockstep.sim.replica import SimReplica
-from lockstep.store.protocols import Store
+from lockstep.store.patience import PATIENCE_S, patience, patience_s
+from lockstep.store.protocols import Progress, Store
 
 if TYPE_CHECKING:
     from lockstep.sim.world import World
 
 
-def _no_steps() -> Generator[float, None, None]:
+_LOCK_POLL_S = 0.02
+
+
+def _no_steps() -> Steps[None]:
     yield from ()
 
 
 class Gone(BaseException):
     """Raised inside a supervisor that is dead: nothing it would still do happens."""
+
+
+class SimLeftovers:
+    """The processes that a dead supervisor left, as whoever takes over finds them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def _left(self, said: Progress) -> list[SimReplica]:
+        return [one for one in self._world.live() if (one.name, one.pid) == (said.replica, said.pid)]
+
+    def is_there(self, said: Progress) -> bool:
+        """Whether the process still runs."""
+        return bool(self._left(said))
+
+    def blocks(self, said: Progress) -> bool:
+        """Whether it is stopped inside a transaction."""
+        return self._world.write_lock.holder in self._left(said)
+
+    def kill(self, said: Progress) -> None:
+        """End it at once."""
+        for process in self._left(said):
+            process.kill()
 
 
 class Handle:
@@ -67,19 +98,21 @@ class SimSupervisor:
         self.stopping = False
         self.children: list[SimReplica] = []
         self._strike: tuple[int, Callable[[], None]] | None = None
-        self._steps: Generator[float, None, None] = _no_steps()
+        self.supervisor: Supervisor | None = None
+        """None while it takes over."""
+        self._steps: Steps[None] = _no_steps()
         self._store = cast("Store", StoreAt(world.store, self._before_write, self._before))
 
     def start(self) -> None:
-        """Take the job over as ``control.run`` does: the lease first, then an end to whoever is left."""
+        """Take the job over as ``control.run`` does, then supervise it."""
         self.note("starts")
-        try:
-            self._take_over()
-        except StoreError as error:
-            self.note(f"cannot start: {error.code}")
-            self.alive = False
-            return
+        self._steps = self._life()
+        self._go_on(partial(next, self._steps))
+
+    def _life(self) -> Steps[None]:
         timeline = self.world.timeline
+        yield from take_over(self._store, self.name, SimLeftovers(self.world), lambda: timeline.elapsed_s)
+        yield from sweep(self._store, cast("list[SinkSide]", list(self.world.sinks.values())))
         self.supervisor = Supervisor(
             self._store,
             ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {}),
@@ -92,28 +125,18 @@ class SimSupervisor:
                 elapsed_s=lambda: timeline.elapsed_s,
                 sleep=timeline.pass_by,
                 start=self._spawn,
+                lock_holder=self._lock_holder,
             ),
         )
-        self._steps = self.supervisor.steps(lambda: None)
-        self._step()
-
-    def _take_over(self) -> None:
-        holder = self._store.holder(LEASE)
-        if holder is not None:
-            # Whoever held it is dead: otherwise this one would not have been let in.
-            self._store.release(LEASE, holder)
-        self._store.acquire(LEASE, self.name, LEASE_S)
-        for said in self._store.progress():
-            self._store.retire(said.replica)
-        for process in self.world.processes:
-            process.kill()
-        for sink in self.world.sinks.values():
-            sink.sweep([str(process.holder) for process in self.world.processes])
+        if self.stopping:
+            self.supervisor.stop()
+        yield from self.supervisor.steps(lambda: None)
 
     def stop(self) -> None:
         """As Ctrl-C does."""
         self.stopping = True
-        self.supervisor.stop()
+        if self.supervisor is not None:
+            self.supervisor.stop()
 
     def hang(self, seconds: float) -> None:
         """Stand still for a while at one of the next moments, in the midst of what it does."""
@@ -159,11 +182,30 @@ class SimSupervisor:
 
     def _before_write(self, operation: str) -> None:
         self._before()
+        self._wait_for_lock(operation)
         self.world.refuse_write(operation)
+
+    def _wait_for_lock(self, operation: str) -> None:
+        """As long as whoever calls is willing to; the world goes on meanwhile."""
+        timeline = self.world.timeline
+        deadline_s = timeline.elapsed_s + patience_s()
+        while self.world.write_lock.holder is not None:
+            if timeline.elapsed_s >= deadline_s:
+                self.tell("waits no longer for the store")
+                raise StoreError("LS0413", f"{operation}: the store is locked")
+            timeline.pass_by(_LOCK_POLL_S)
+            self._refuse_if_dead()
+
+    def _lock_holder(self) -> LockHolder | None:
+        holder = self.world.write_lock.holder
+        return LockHolder((holder.pid,), stopped=True) if holder is not None else None
 
     def _before(self) -> None:
         """What the world does to it before it asks the store for something."""
         self._refuse_if_dead()
+        if took_s := self.world.store_call_s():
+            self.world.timeline.pass_by(took_s)
+            self._refuse_if_dead()
         if self._strike is not None:
             left, strike = self._strike
             self._strike = (left - 1, strike) if left > 1 else None
@@ -175,24 +217,35 @@ class SimSupervisor:
         if not self.alive:
             raise Gone
 
-    def _step(self) -> None:
-        if not self.alive:
-            self.close()
-            return
+    def _go_on(self, advance: Callable[[], Step | Pause]) -> None:
+        """Do what comes next, and all that comes at once after it."""
+        while self.alive:
+            try:
+                wanted = advance()
+                if isinstance(wanted, Pause):
+                    self.world.timeline.after(wanted.seconds, lambda: self._go_on(partial(next, self._steps)))
+                    return
+                advance = self._done(wanted)
+            except StopIteration:
+                self._ended()
+            except Gone:
+                return
+            except LockstepError as error:
+                self._failed(error)
+        self.close()
+
+    def _done(self, step: Step) -> Callable[[], Step | Pause]:
         try:
-            pause_s = next(self._steps, None)
-        except Gone:
-            return
+            with patience(PATIENCE_S if step.patience_s is None else step.patience_s):
+                return partial(self._steps.send, step.act())
         except LockstepError as error:
-            self._failed(error)
-            return
-        if pause_s is None:
-            self.alive = False
-            self.note("ends")
-            if self.supervisor.failure is not None:
-                raise self.supervisor.failure
-        else:
-            self.world.timeline.after(pause_s, self._step)
+            return partial(self._steps.throw, error)
+
+    def _ended(self) -> None:
+        self.alive = False
+        self.note("ends")
+        if self.supervisor is not None and self.supervisor.failure is not None:
+            raise self.supervisor.failure
 
     def _failed(self, error: LockstepError) -> None:
         """It ended with an error that passes, or because another one has taken over; anything else is a finding."""

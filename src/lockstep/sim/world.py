@@ -7,20 +7,23 @@ from typing import Any
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
-from lockstep.control.supervisor import LEASE, replica_names
+from lockstep.control.supervisor import replica_names
+from lockstep.control.taking_over import LEASE
 from lockstep.errors import StoreError
 from lockstep.observe import promises
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.sim.checkpoints import Checkpoint
+from lockstep.sim.disk import WriteLock
 from lockstep.sim.faults import Faults
 from lockstep.sim.history import History
 from lockstep.sim.memory_store import MemoryStore
-from lockstep.sim.pipeline import SINKS, SimSink, SimSource
+from lockstep.sim.pipeline import INSIDE, SINKS, Boundary, SimSink, SimSource, SimStage, stages_of
 from lockstep.sim.process import EXIT_KILLED
-from lockstep.sim.replica import Checkpoint, SimReplica
+from lockstep.sim.replica import SimReplica
 from lockstep.sim.scenario import EVERYONE, Scenario
 from lockstep.sim.supervising import SimSupervisor
 from lockstep.sim.timeline import START_US, HostClock, Timeline
-from lockstep.store.protocols import Entry
+from lockstep.store.protocols import Cut, Entry
 
 SETTLED_S = 3.0
 """An epoch sealed this long ago, in calm, has to be published."""
@@ -29,6 +32,8 @@ STALLED_S = 5.0
 GAP_S_MAX = 4.0
 """The longest silence while a replica is up: the lag timeout (1.5 s), an epoch that a pause fell into, and the
 interval that pacing then asks for (twice the slowest epoch)."""
+SLOW_CALL_S_MAX = 0.2
+"""As everything here is about ten times shorter than in production: a store that takes up to two seconds for a call."""
 _LOOK_S = 0.1
 _SUPERVISOR = "supervisor"
 
@@ -47,15 +52,21 @@ class World:
         self._clocks = {name: HostClock(self.timeline) for name in (_SUPERVISOR, *replica_names(scenario.replicas))}
         self.store: Any = store or MemoryStore(self.clock(_SUPERVISOR))
         both = scenario.silence_s
-        self.sources = {
+        self.sources: dict[str, SimSource | Boundary] = {
             "clicks": SimSource("clicks", 2, self.timeline, both),
             "sensors": SimSource("sensors", 1, self.timeline, (*both, *promises.without(scenario.quiet_s, both))),
         }
-        self.sinks = {name: SimSink(name) for name in SINKS}
-        self.history = History(self.timeline, self.sources, self.settings, whole=whole)
-        self.checkpoints: dict[str, Checkpoint] = {}
-        self.copies: dict[str, Checkpoint] = {}
+        self.stages = stages_of(scenario.stages)
+        self.inside = Boundary(INSIDE)
+        self.sinks: dict[str, SimSink] = {name: SimSink(name) for name in SINKS}
+        if scenario.stages > 1:
+            self.sources[INSIDE] = self.sinks[INSIDE] = self.inside
+        self.history = History(self.timeline, self.sources, self.settings, self.stages, self.content, whole=whole)
+        self.checkpoints: dict[tuple[str, int], Checkpoint] = {}
+        """Of each replica and stage."""
+        self.copies: dict[tuple[str, int], Checkpoint] = {}
         """What replicas have copied from a peer and not yet put in place of their own checkpoint; a crash leaves it."""
+        self.write_lock = WriteLock()
         self.processes: list[SimReplica] = []
         self.supervisors: list[SimSupervisor] = []
         self._stops_s = sorted(scenario.stops_s)
@@ -115,6 +126,11 @@ class World:
             self.history.told[f"disk refuses: {code}"] += 1
             raise StoreError(code, f"{operation}: the disk is full" if code == "LS0404" else f"{operation}: locked")
 
+    def store_call_s(self) -> float:
+        """How long a call of the store takes now."""
+        is_slow = any(start <= self.timeline.elapsed_s < end for start, end in self.scenario.store_slow_s)
+        return self.draw.uniform(0.0, SLOW_CALL_S_MAX) if is_slow else 0.0
+
     def sealed(self, entry: Entry, by: SimReplica) -> None:
         """An entry is in the ledger: check it, and wake those who wait for it."""
         # Whoever sees another for the first time has only the stamp of its clock: patience is shorter by what clocks
@@ -141,10 +157,16 @@ class World:
         return self.draw.uniform(0.05, 0.2) * self.scenario.slowness[int(name[1:])]
 
     def may_be_damaged(self, name: str) -> bool:
-        """Whether a checkpoint may be lost: not the last one that can carry the job on."""
+        """Whether a checkpoint may be lost: not the last ones that can carry the job on."""
         floor = self.store.floor()
-        others = [one for other, one in self.checkpoints.items() if other != name]
-        return floor == 0 or any(one.sound and one.epoch >= floor for one in others)
+        good = {place for place, one in self.checkpoints.items() if one.sound and one.epoch >= floor}
+        others = [other for other in replica_names(self.scenario.replicas) if other != name]
+        stages = range(len(self.stages))
+        return floor == 0 or any(all((other, stage) in good for stage in stages) for other in others)
+
+    def content(self, stage: SimStage, start: Cut, end: Cut) -> tuple[int, ...]:
+        """What a stage reads of the journal inside the job between two cuts."""
+        return self.inside.content(start, end) if INSIDE in stage.sources else ()
 
     # What the seed has planned.
 
@@ -165,8 +187,11 @@ class World:
             after(start_s, lambda: self.history.note("world", "the disk makes trouble"))
             after(end_s, lambda: self.history.note("world", "the disk is well again"))
             # Afterwards a sealer tries again within a second.
-            span_s = (start_s, end_s + 1.0)
-            self.history.excused_us.append(tuple(START_US + round(at_s * US_PER_S) for at_s in span_s))  # type: ignore[arg-type]
+            self._excuse(start_s, end_s + 1.0)
+
+    def _excuse(self, from_s: float, to_s: float) -> None:
+        """Nobody could publish then."""
+        self.history.excused_us.append((START_US + round(from_s * US_PER_S), START_US + round(to_s * US_PER_S)))
 
     def _calm_down(self) -> None:
         self.history.note("world", "no more faults")
@@ -212,6 +237,9 @@ class World:
     def _look(self) -> None:
         self.timeline.after(_LOOK_S, self._look)
         alive = [one for one in self.supervisors if one.alive]
+        if self.write_lock.holder is not None and all(one.hangs for one in alive):
+            # Two at once: who keeps everybody from writing is stopped, and so is the only one who could end it.
+            self._excuse(self.timeline.elapsed_s - _LOOK_S, self.timeline.elapsed_s + _LOOK_S)
         if self._ending:
             return
         if not alive:

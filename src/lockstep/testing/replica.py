@@ -18,7 +18,8 @@ from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.replica import Replica
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.checkpoint import standing
-from lockstep.runtime.state.recovery import checkpoint_folders
+from lockstep.runtime.state.folders import checkpoint_folders
+from lockstep.runtime.state.state_reports import StateReports
 from lockstep.store.protocols import Entry, Holder, Store
 
 RECORDS_MAX = 1_000_000
@@ -54,7 +55,7 @@ class SealerByHand(Sealer):
         advances = self._advances(previous, epoch_time_us)
         has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
         ended = self._ending(previous, advances, has_data=has_data) if ending else 0
-        self._put(self._proposal(epoch, previous, advances, ended))
+        self.put(self._proposal(epoch, previous, advances, ended))
         entry = self._store.entry(epoch)
         assert entry is not None
         return entry
@@ -71,6 +72,7 @@ class ReplicaHere(Replica):
         self._crash_after = crash_after
         self.crashed = False
         self.queries: list[StreamingQuery] = []
+        self._state_reports: StateReports | None = None
 
     def start(self, job: LoadedJob, session: SparkSession) -> None:
         """Begin to follow the ledger, from its checkpoint if it has one."""
@@ -141,6 +143,19 @@ class ReplicaHere(Replica):
 
     def _tasks_max(self, session: SparkSession) -> int:  # noqa: ARG002
         return self._tasks
+
+    def _report_state(self, reports: StateReports) -> None:
+        """The test says when: :meth:`report_states`."""
+        self._state_reports = reports
+        reports.announce()
+
+    def report_states(self) -> None:
+        """Report digests of the state at every epoch at which one is due: where a replica joined, and every so many.
+
+        The newest epoch is not among them: Spark may not have committed it yet.
+        """
+        while self._state_reports is not None and self._state_reports.look():
+            pass
 
     def _others_publish(self) -> bool:
         """No warm-up: the JVM is shared and warm."""

@@ -83,7 +83,6 @@ def by_record(_: Given) -> ls.Job:
     source = job.source("events", ls.journal("events", schema=SCHEMA))
     timed = source.event_time("at", out_of_order=f"{LATE_S} seconds", idle_after=None)
     by_key = timed.key_by("k")
-    by_key.count(per_record=True).to(ls.files("out/counted"), name="counted")
     by_key.agg(total=F.sum("x"), last=F.last("big"), per_record=True).to(ls.files("out/each"), name="each")
     by_key.max_by("n").to(ls.files("out/largest"), name="largest")
     by_key.min_by("n", per_record=True).to(ls.files("out/smallest"), name="smallest")
@@ -105,7 +104,7 @@ def in_order(records: list[Row]) -> list[Row]:
 
 def by_record_expected(given: Given) -> Expected:
     """One record after the other."""
-    names = ("counted", "each", "reduced", "folded", "largest", "smallest", "together", "told")
+    names = ("each", "reduced", "folded", "largest", "smallest", "together", "told")
     made: dict[str, Rows] = {name: [] for name in names}
     history: dict[Any, list[Row]] = defaultdict(list)
     said: dict[Any, str] = defaultdict(str)
@@ -114,7 +113,6 @@ def by_record_expected(given: Given) -> Expected:
             key, mine = row["k"], history[row["k"]]
             mine.append(row)
             said[key] += f"{row['n']},"
-            made["counted"].append((epoch, key, len(mine)))
             made["each"].append((epoch, key, total([one["x"] for one in mine]), row["big"]))
             made["reduced"].append((epoch, *_reduced(mine).values()))
             made["told"].append((epoch, key, said[key]))

@@ -15,25 +15,28 @@ import psutil
 import pytest
 
 from lockstep.config import RunSettings, Settings
-from lockstep.control.processes import lock_holder
+from lockstep.control.processes import LeftoverProcesses, lock_holder
 from lockstep.control.supervision import Held, Kill, pass_by
 from lockstep.control.supervisor import Supervisor, Surroundings
+from lockstep.control.taking_over import LEASE, take_over
 from lockstep.errors import StoreError
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.steps import run
 from lockstep.store.patience import patience
-from lockstep.store.protocols import Store
+from lockstep.store.protocols import Progress, Store
 from lockstep.store.sqlite_store import LEDGER_FILE, job_folder, open_store
 from lockstep.store.write_lock import write_lock_pid
 
 HOLD = """
 import os, signal, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN IMMEDIATE")
-print("holds", flush=True)
-os.kill(os.getpid(), signal.SIGSTOP)
-connection.execute("ROLLBACK")
-print("let go", flush=True)
-sys.stdin.read()
+while True:
+    connection.execute("BEGIN IMMEDIATE")
+    print("holds", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    connection.execute("ROLLBACK")
+    print("let go", flush=True)
+    sys.stdin.readline()
 """
 
 
@@ -45,8 +48,11 @@ class Child:
     def __init__(self, database: Path) -> None:
         command = [sys.executable, "-c", HOLD, str(database)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None and self.process.stdout.readline() == "holds\n"
         self.pid = self.process.pid
+        self._holds()
+
+    def _holds(self) -> None:
+        assert self.process.stdout is not None and self.process.stdout.readline() == "holds\n"
         while psutil.Process(self.pid).status() != psutil.STATUS_STOPPED:
             time.sleep(0.01)
 
@@ -67,6 +73,12 @@ class Child:
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
         assert self.process.stdout is not None and self.process.stdout.readline() == "let go\n"
+
+    def hold_again(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("again\n")
+        self.process.stdin.flush()
+        self._holds()
 
 
 @dataclass
@@ -135,6 +147,32 @@ def test_the_supervisor_ends_a_stopped_replica_that_holds_the_lock_and_starts_it
     assert "stopped and has held the store's write lock" in told[1][1]
     assert len(scene.children) == 2
     assert scene.children[0].process.returncode == -signal.SIGKILL
+
+
+def test_whoever_takes_a_job_over_ends_a_stopped_leftover_before_it_writes(scene: Scene, tmp_path: Path) -> None:
+    holder = scene.store.begin("r0", pid=1)
+    child = scene.hold()
+
+    class Left:
+        def is_there(self, said: Progress) -> bool:
+            return said.pid == child.pid and child.exit_code() is None
+
+        def blocks(self, said: Progress) -> bool:
+            return LeftoverProcesses(lambda replica: tmp_path / replica, scene.database).blocks(said)
+
+        def kill(self, said: Progress) -> None:
+            assert said.replica == "r0"
+            child.kill()
+
+    child.go_on()
+    scene.store.report(Progress("r0", 1, child.pid, "running"))
+    child.hold_again()
+    seconds = iter(range(100))
+    with patience(0.2):
+        run(take_over(scene.store, "me", Left(), lambda: next(seconds)), pause=lambda pause: None)
+    assert scene.store.holder(LEASE) == "me"
+    assert not scene.store.is_live(holder)
+    assert [kind for _, _, kind, _, _ in scene.store.events()] == ["leftover-ended"]
 
 
 def test_a_stopped_holder_is_passed_by_after_the_lag_timeout_and_another_only_when_it_hangs() -> None:

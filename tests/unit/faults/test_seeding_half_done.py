@@ -21,7 +21,8 @@ from lockstep.faults.switch import FOLDER_VARIABLE
 from lockstep.plan.graph import Graph
 from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state.checkpoint import Standing, standing, write_fingerprint
-from lockstep.runtime.state.recovery import checkpoint_folders, prepare
+from lockstep.runtime.state.folders import checkpoint_folders
+from lockstep.runtime.state.recovery import prepare
 from lockstep.store.protocols import Entry, Progress
 from lockstep.store.sqlite_store import open_store
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint

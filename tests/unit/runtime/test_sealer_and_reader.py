@@ -17,7 +17,7 @@ from lockstep.config import RunSettings
 from lockstep.connect.protocols import Place, Slice
 from lockstep.connect.registry import source_side
 from lockstep.connect.specs import collection
-from lockstep.errors import LockstepError
+from lockstep.errors import LockstepError, from_wire
 from lockstep.runtime.decide.marks import TimeStep
 from lockstep.runtime.epoch import source
 from lockstep.runtime.epoch.sealing import Sealer
@@ -175,6 +175,19 @@ def test_a_reader_gives_each_epoch_the_records_between_two_cuts(store: Store, pl
         [],
     ]
     assert reader.partitions({"epoch": 2}, {"epoch": 2}) == []
+    reader.stop()
+
+
+def test_a_reader_refuses_to_guess_where_an_epoch_begins_that_is_forgotten(store: Store, place: Place) -> None:
+    _seal_all(store, place)
+    store.trim(2)
+    reader = _reader(place)
+    for epoch in (1, 2):
+        with pytest.raises(RuntimeError) as raised:
+            reader.partitions({"epoch": epoch - 1}, {"epoch": epoch})
+        error = from_wire(str(raised.value))
+        assert error is not None and (error.code, error.fact) == ("LS0605", "epoch 1 is not in the ledger any more")
+    assert reader.partitions({"epoch": 2}, {"epoch": 3}) == []
     reader.stop()
 
 

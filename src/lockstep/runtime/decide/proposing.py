@@ -58,9 +58,11 @@ class Proposer:
 
     def ready(self, epoch: int, observed: Mapping[str, int | None], limit: int | None = None) -> None:
         """The replica has computed everything before ``epoch``; ``observed`` is what the last epoch saw."""
-        self._ready_for, self._observed = epoch, observed
+        self._observed = observed
         self._ready_s = self._elapsed_s()
         self._limit = limit or self._limit
+        # Last: whoever sees it, in another thread, sees the rest too.
+        self._ready_for = epoch
 
     def look(self, epoch: int) -> Proposal | Wait | None:
         """What to do about ``epoch`` now: propose it, or look again later; None if nothing is left to be sealed."""

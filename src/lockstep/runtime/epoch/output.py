@@ -59,6 +59,11 @@ class SinkOutput:
     bytes: int
     """What its rows take in memory."""
 
+    @property
+    def sink(self) -> str:
+        """The sink's name."""
+        return self.part.step.id
+
 
 def through_driver(frame: DataFrame, compiled: Compiled, rows_max: int) -> list[SinkOutput] | None:
     """Run the epoch and bring its rows here; None if there are more than ``rows_max``: then run it by executors."""

@@ -1,47 +1,23 @@
-"""What a replica does with each micro-batch: run it, take digests, publish it unless someone has, tell the store."""
+"""What a replica does with each micro-batch: the steps of its epoch, with Spark and the sinks doing the work."""
 
 from __future__ import annotations
 
-import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lockstep.clock import wall_us
-from lockstep.compile.job import Compiled
-from lockstep.config import RunSettings
-from lockstep.connect.disk import remove_files
-from lockstep.connect.protocols import Output, Place, Publication, SinkSide
-from lockstep.connect.sinks.staging import read_batches
+from lockstep.connect.protocols import SinkSide
 from lockstep.errors import LockstepError, RunError
 from lockstep.faults.windows import Window, reached
-from lockstep.runtime.decide.epoch_steps import BEGIN, DIGEST, EPOCH_STEPS, FINISH, PUBLISH, RUN
-from lockstep.runtime.decide.fence import disagrees, goes_on, is_any_ours, judged_divergence
-from lockstep.runtime.epoch.divergence import describe, differing_rows
-from lockstep.runtime.epoch.output import DriverRoom, SinkOutput, through_driver, through_executors
-from lockstep.runtime.epoch.stage_progress import StageProgress
+from lockstep.runtime.decide.fence import is_any_ours
+from lockstep.runtime.epoch.epoch_steps import DIGEST, FINISH, PUBLISH, EpochSteps
+from lockstep.runtime.epoch.output import SinkOutput
+from lockstep.runtime.epoch.work import SparkWork
 from lockstep.runtime.state.checkpoint import batch_epoch
-from lockstep.store.dead_letters import DeadLetters, too_many
-from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
-
-_VERDICT_POLL_S = 0.05
-COMPARED_ROWS_MAX = 200_000
-"""Rows of an epoch that are compared one by one, as Python values, when replicas disagree."""
-
-
-@dataclass
-class _Epoch:
-    """An epoch under way."""
-
-    frame: DataFrame
-    entry: Entry
-    outputs: list[SinkOutput] = field(default_factory=list)
-    held: list[Publication] = field(default_factory=list)
-    """What holds in the sinks so far, from here or from another."""
+from lockstep.runtime.steps import run
+from lockstep.store.protocols import Holder, Store
 
 
 class EpochRunner:
@@ -51,34 +27,23 @@ class EpochRunner:
         self,
         store: Store,
         holder: Holder,
-        compiled: Compiled,
         sinks: Mapping[str, SinkSide],
-        place: Place,
         checkpoint: Path,
-        version: str,
-        python_steps: Sequence[str],
-        settings: RunSettings,
-        stage_progress: StageProgress,
-        observed: Callable[[], dict[str, int | None]],
-        is_stopping: Callable[[], bool],
+        machine: EpochSteps[SinkOutput],
+        work: SparkWork,
     ) -> None:
         self._store = store
         self._holder = holder
-        self._compiled = compiled
         self._sinks = sinks
-        self._place = place
         self._checkpoint = checkpoint
-        self._version = version
-        self._python_steps = python_steps
-        self._settings = settings
-        self._stage_progress = stage_progress
-        self._observed = observed
-        self._is_stopping = is_stopping
-        self._dead_letters = DeadLetters(place.store, place.job, store)
-        self._room = DriverRoom(settings.rows_through_driver_max)
-        self._rows_last = 0
+        self._machine = machine
+        self._work = work
         self.failure: LockstepError | None = None
-        self.diverged = False
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it disagrees with what was published, and waits for a verdict."""
+        return self._machine.diverged
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Compute and publish one epoch."""
@@ -97,53 +62,24 @@ class EpochRunner:
                 why="this replica is further behind than anything that is kept.",
                 hint="it is seeded from a peer at its next start.",
             )
-        one = _Epoch(frame, entry)
-        steps = {
-            BEGIN: self._begin,
-            RUN: self._compute_all,
-            DIGEST: self._add_digests,
-            PUBLISH: self._publish_all,
-            FINISH: self._finish,
-        }
-        for step in EPOCH_STEPS:
-            steps[step](one)
+        self._work.frame = frame
+        run(self._machine.steps(entry, self._work), before=partial(self._before, epoch))
+        self._reached(Window.PUBLISHED_NOT_COMMITTED, epoch, published_here=self._is_ours)
 
-    def _begin(self, one: _Epoch) -> None:
-        self._stage_progress.begun(one.entry.epoch)
+    def _before(self, epoch: int, step: str) -> None:
+        """Between two steps is a crash window."""
+        if step == DIGEST:
+            self._reached(Window.RUN_NO_DIGEST, epoch)
+        elif step.startswith(PUBLISH) and not self._machine.held:
+            self._reached(Window.DIGEST_NOT_PUBLISHED, epoch)
+        elif step.startswith(PUBLISH):
+            self._reached(Window.BETWEEN_TWO_SINKS, epoch, published_here=self._is_ours)
+        elif step == FINISH:
+            self._reached(Window.PUBLISHED_NOT_NOTED, epoch, published_here=self._is_ours)
 
-    def _compute_all(self, one: _Epoch) -> None:
-        one.outputs = self._compute(one.frame, one.entry)
-        self._rows_last = sum(output.rows for output in one.outputs)
-        self._room.learn(one.outputs)
-        self._reached(Window.RUN_NO_DIGEST, one.entry.epoch)
-
-    def _add_digests(self, one: _Epoch) -> None:
-        self._store.add_digests([self._digest(one.entry.epoch, output) for output in one.outputs])
-        self._reached(Window.DIGEST_NOT_PUBLISHED, one.entry.epoch)
-
-    def _publish_all(self, one: _Epoch) -> None:
-        """Publish to the sinks in their fixed order, and keep what holds in each of them."""
-        self._check_dead_letters()
-        for output in one.outputs:
-            if one.held:
-                self._reached(Window.BETWEEN_TWO_SINKS, one.entry.epoch, published_here=self._is_ours(one))
-            one.held.append(self._publish(one.entry, output))
-        self._reached(Window.PUBLISHED_NOT_NOTED, one.entry.epoch, published_here=self._is_ours(one))
-
-    def _check_dead_letters(self) -> None:
-        """Beyond the limit nobody publishes the epoch: all who computed it have set the same records aside."""
-        most = self._settings.dead_letters_max
-        waiting = self._dead_letters.open()
-        if waiting > most:
-            raise too_many(self._place.job, waiting, most, next(self._dead_letters.letters()))
-
-    def _finish(self, one: _Epoch) -> None:
-        self._store.add_observed(one.entry.epoch, self._observed())
-        self._stage_progress.done(self._compiled.stage.number, one.entry, one.held)
-        self._reached(Window.PUBLISHED_NOT_COMMITTED, one.entry.epoch, published_here=self._is_ours(one))
-
-    def _is_ours(self, one: _Epoch) -> bool:
-        return is_any_ours(one.held, self._holder)
+    @property
+    def _is_ours(self) -> bool:
+        return is_any_ours(self._machine.held, self._holder)
 
     def _reached(self, window: Window, epoch: int, published_here: bool | None = None) -> None:
         """A crash window; whoever publishes leads there, or if nobody has yet, whoever is about to."""
@@ -154,117 +90,3 @@ class EpochRunner:
             return all(side.publication(epoch) is None for side in self._sinks.values())
 
         reached(window, self._holder.replica, epoch, leading)
-
-    def _compute(self, frame: DataFrame, entry: Entry) -> list[SinkOutput]:
-        rows_max = self._room.rows_max()
-        # Only a guess, to save the attempt where it would fail: what there is decides.
-        if self._rows_last + entry.records <= rows_max:
-            found = through_driver(frame, self._compiled, rows_max)
-            if found is not None:
-                return found
-        return through_executors(frame, self._compiled, self._place, self._holder, entry.epoch)
-
-    def _digest(self, epoch: int, output: SinkOutput) -> Digest:
-        return Digest(
-            epoch=epoch,
-            sink=output.part.step.id,
-            replica=self._holder.replica,
-            incarnation=self._holder.incarnation,
-            digest=output.digest,
-            rows=output.rows,
-            version=self._version,
-        )
-
-    def _publish(self, entry: Entry, output: SinkOutput) -> Publication:
-        """Publish to one sink; what holds there, from here or from another."""
-        wanted = Publication(
-            epoch=entry.epoch,
-            digest=output.digest,
-            rows=output.rows,
-            by=str(self._holder),
-            version=self._version,
-            epoch_time_us=entry.epoch_time_us,
-            ingested_oldest_us=entry.ingested_oldest_us,
-            ingested_newest_us=entry.ingested_newest_us,
-        )
-        side = self._sinks[output.part.step.id]
-        there = side.publication(entry.epoch) if output.output.files else None
-        # Publishing removes the files of whoever comes second, so a copy to compare has to be taken before.
-        copies = self._copied(entry.epoch, output) if there is not None and disagrees(wanted, there) else []
-        held = side.publish(wanted, output.output, self._holder)
-        if disagrees(wanted, held):
-            self._compare(entry.epoch, output, held, copies)
-        return held
-
-    def _copied(self, epoch: int, output: SinkOutput) -> list[Path]:
-        """The staged files of a large epoch under names that stay."""
-        folder = self._divergences()
-        stem = f"{epoch:012d}-{output.part.step.id}-{self._holder}"
-        kept = [folder / f"{stem}-{Path(file.path).name}" for file in output.output.files]
-        for path, file in zip(kept, output.output.files, strict=True):
-            shutil.copyfile(file.path, path)
-        return kept
-
-    def _compare(self, epoch: int, output: SinkOutput, held: Publication, copies: list[Path]) -> None:
-        """The digests differ: look at the rows; if they are really different, say so and wait for the verdict."""
-        sink = output.part.step.id
-        # More rows than fit into memory are not compared one by one: digests say that they differ, copies are kept.
-        few = max(output.rows, held.rows) <= COMPARED_ROWS_MAX
-        theirs = self._sinks[sink].rows(epoch) if few else None
-        ours = _read(copies, output.output) if few else None
-        only_ours = only_theirs = None
-        if theirs is not None and ours is not None:
-            only_ours, only_theirs = differing_rows(ours, theirs)
-            if not only_ours and not only_theirs:
-                self._store.add_event("float-noise", f'epoch {epoch}, sink "{sink}": floats differ in the last digits')
-                remove_files(copies)
-                return
-        if not copies:
-            self._keep_copy(epoch, sink, output.output.table)
-        self._store.add_divergence(
-            Divergence(
-                epoch=epoch,
-                sink=sink,
-                replica=self._holder.replica,
-                incarnation=self._holder.incarnation,
-                published_by=held.by,
-                digest=output.digest,
-                published_digest=held.digest,
-                detail=describe(epoch, sink, only_ours, only_theirs, self._python_steps),
-                at_us=wall_us(),
-            )
-        )
-        self._await_verdict(epoch, sink)
-
-    def _keep_copy(self, epoch: int, sink: str, ours: pa.Table | None) -> None:
-        """Keep the copy that was not published: with it a person can find out who was right."""
-        if ours is None:
-            return
-        import pyarrow.parquet as pq
-
-        pq.write_table(ours, self._divergences() / f"{epoch:012d}-{sink}-{self._holder}.parquet")
-
-    def _divergences(self) -> Path:
-        folder = self._place.store / "jobs" / self._place.job / "divergences"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
-    def _await_verdict(self, epoch: int, sink: str) -> None:
-        self.diverged = True
-        while not self._is_stopping():
-            judged = judged_divergence(self._store.divergences(), epoch, sink, self._holder)
-            if judged is not None:
-                self.diverged = False
-                if goes_on(judged):
-                    return
-                raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why=judged.detail)
-            time.sleep(_VERDICT_POLL_S)
-        raise RunError("LS0603", f'replicas disagree about epoch {epoch} of sink "{sink}"', why="not judged yet.")
-
-
-def _read(copies: Sequence[Path], output: Output) -> pa.Table | None:
-    """Our rows: as they are here, or from the copies of staged files."""
-    if output.table is not None or not copies:
-        return output.table
-    batches = [batch for path in copies for batch in read_batches(path, path.suffix.lstrip("."), output.schema)]
-    return pa.Table.from_batches(batches, output.schema)

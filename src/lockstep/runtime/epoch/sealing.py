@@ -1,4 +1,4 @@
-"""The thread that seals: when its replica is ready for an epoch nobody has sealed, it proposes one.
+"""Sealing: when its replica is ready for an epoch nobody has sealed, it proposes one.
 
 No leader is elected for this, so none can be lost: whoever is ready first proposes, the ledger keeps the first
 proposal, and if this process dies at any instruction the next replica seals.
@@ -7,8 +7,10 @@ proposal, and if this process dies at any instruction the next replica seals.
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from lockstep.clock import Clock, wall_us
 from lockstep.config import RunSettings
@@ -17,15 +19,75 @@ from lockstep.errors import LockstepError
 from lockstep.faults.windows import Window, reached
 from lockstep.runtime.decide.marks import TimeStep
 from lockstep.runtime.decide.proposing import Proposal, Proposer
-from lockstep.store.patience import patience
-from lockstep.store.protocols import Holder, Store
+from lockstep.runtime.steps import Pause, Step, Steps, run
+from lockstep.store.protocols import Entry, Holder, Store
 
+SEAL, TELL = "seal", "tell"
 _PAUSE_AFTER_ERROR_S = 1.0
 _PAUSE_WHEN_OVER_S = 0.2
+_PAUSE_UNTIL_READY_S = 1.0
+"""At most: whoever becomes ready ends it."""
 
 
-class Sealer(threading.Thread, Proposer):
-    """Seals on behalf of one replica."""
+class SealingSteps(Proposer):
+    """Seals on behalf of one replica, step by step."""
+
+    def __init__(
+        self,
+        store: Store,
+        holder: Holder,
+        sources: Mapping[str, SourceSide],
+        time_steps: tuple[TimeStep, ...],
+        settings: RunSettings,
+        on_failure: Callable[[LockstepError], None],
+        clock: Clock = wall_us,
+        elapsed_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(store, holder, sources, time_steps, settings, clock, elapsed_s)
+        self._on_failure = on_failure
+        self.stopping = False
+
+    def steps(self) -> Steps[None]:
+        """Wait until there is something to seal, seal it, again. An error is told, and then it is tried again."""
+        while not self.stopping:
+            epoch = self._ready_for
+            try:
+                if epoch is None or self._store.entry(epoch) is not None:
+                    yield Pause(_PAUSE_UNTIL_READY_S)
+                else:
+                    yield from self._seal_when_due(epoch)
+            except LockstepError as error:
+                yield Step(TELL, partial(self._on_failure, error), self._settings.lag_timeout_s)
+                yield Pause(_PAUSE_AFTER_ERROR_S)
+
+    def _seal_when_due(self, epoch: int) -> Steps[None]:
+        sealed = None
+        while not self.stopping and sealed is None:
+            found = self.look(epoch)
+            if isinstance(found, Proposal):
+                # A stopped process may hold the store's lock: this one fails, says so, and tries again.
+                yield Step(SEAL, partial(self.put, found), self._settings.lag_timeout_s)
+                return
+            if found is None:
+                yield Pause(_PAUSE_WHEN_OVER_S)
+                return
+            sealed = yield Pause(found.seconds, epoch)
+
+    def put(self, proposal: Proposal) -> Entry:
+        """Put the entry into the ledger if its epoch has none; what holds now."""
+        wanted = proposal.entry
+        held = self._store.seal(wanted, self._holder, proposal.items)
+        reached(
+            Window.SEALED_NOT_RUN,
+            self._holder.replica,
+            wanted.epoch,
+            leading=lambda: held.sealed_by == wanted.sealed_by,
+        )
+        return held
+
+
+class Sealer(threading.Thread, SealingSteps):
+    """The thread that seals."""
 
     def __init__(
         self,
@@ -38,73 +100,31 @@ class Sealer(threading.Thread, Proposer):
         clock: Clock = wall_us,
     ) -> None:
         threading.Thread.__init__(self, name="sealer", daemon=True)
-        Proposer.__init__(self, store, holder, sources, time_steps, settings, clock)
-        self._on_failure = on_failure
-        self._changed = threading.Condition()
-        self._stopping = False
+        SealingSteps.__init__(self, store, holder, sources, time_steps, settings, on_failure, clock)
+        self._woken = threading.Event()
         self.crash: Exception | None = None
 
     def ready(self, epoch: int, observed: Mapping[str, int | None], limit: int | None = None) -> None:
         """The replica has computed everything before ``epoch``; ``observed`` is what the last epoch saw."""
-        with self._changed:
-            super().ready(epoch, observed, limit)
-            self._changed.notify()
+        super().ready(epoch, observed, limit)
+        self._woken.set()
 
     def stop(self) -> None:
         """Seal nothing any more."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
+        self.stopping = True
+        self._woken.set()
 
     def run(self) -> None:
-        """Wait until there is something to seal, seal it, again."""
-        # A process that is stopped may hold the store's lock: this thread fails, says so, and tries again.
-        with patience(self._settings.lag_timeout_s):
-            self._seal_all()
+        """Seal until stopped."""
+        try:
+            run(self.steps(), self._wait)
+        except Exception as error:
+            traceback.print_exc()
+            self.crash = error
 
-    def _seal_all(self) -> None:
-        while not self._stopping:
-            try:
-                if (epoch := self._next()) is not None:
-                    self._seal_when_due(epoch)
-            except LockstepError as error:
-                self._on_failure(error)
-            except Exception as error:
-                traceback.print_exc()
-                self.crash = error
-                return
-            else:
-                continue
-            with self._changed:
-                self._changed.wait(_PAUSE_AFTER_ERROR_S)
-
-    def _next(self) -> int | None:
-        with self._changed:
-            while not self._stopping:
-                if self._ready_for is not None and self._store.entry(self._ready_for) is None:
-                    return self._ready_for
-                self._changed.wait(1.0)
-            return None
-
-    def _seal_when_due(self, epoch: int) -> None:
-        while not self._stopping:
-            found = self.look(epoch)
-            if found is None:
-                with self._changed:
-                    self._changed.wait(_PAUSE_WHEN_OVER_S)
-                return
-            if isinstance(found, Proposal):
-                self._put(found)
-                return
-            if self._store.wait(epoch, max(0.001, found.seconds)) is not None:
-                return
-
-    def _put(self, proposal: Proposal) -> None:
-        wanted = proposal.entry
-        held = self._store.seal(wanted, self._holder, proposal.items)
-        reached(
-            Window.SEALED_NOT_RUN,
-            self._holder.replica,
-            wanted.epoch,
-            leading=lambda: held.sealed_by == wanted.sealed_by,
-        )
+    def _wait(self, pause: Pause) -> Entry | None:
+        if pause.epoch is not None:
+            return self._store.wait(pause.epoch, max(0.001, pause.seconds))
+        self._woken.wait(pause.seconds)
+        self._woken.clear()
+        return None

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from lockstep.compile.hidden import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
 from lockstep.connect.protocols import ROWS_PER_CHUNK_BITS, Place, Slice, SourceSide
 from lockstep.connect.registry import source_side
-from lockstep.errors import carried_by_spark
+from lockstep.errors import RunError, carried_by_spark
 from lockstep.plan.schema import parse_schema
 from lockstep.runtime.epoch import drain_flag as draining
 from lockstep.runtime.epoch import gate as gates
@@ -160,12 +160,10 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
         """The slices between the two epochs' cuts, packed into at most ``tasks_max`` tasks."""
         if end["epoch"] <= start["epoch"]:
             return []
-        ledger, source = self._ledger(), self._options.source
-        entry = ledger.head() if self._options.warm_up_epochs else ledger.entry(end["epoch"])
-        assert entry is not None, f"epoch {end['epoch']} runs but is not in the ledger"
         assert end["epoch"] == start["epoch"] + 1, "one epoch is one micro-batch"
-        before = ledger.entry(entry.epoch - 1)
-        assert before is not None or entry.epoch == 0 or self._options.warm_up_epochs, "the cut before is gone"
+        source = self._options.source
+        with carried_by_spark():
+            entry, before = self._entries(end["epoch"])
         side = self._working_side()
         first = before.cut.get(source) if before else None
         slices = side.slices(first if first is not None else side.start(), entry.cut[source])
@@ -176,6 +174,17 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
         partitions = [_partition(entry, group, marks=index == 0) for index, group in enumerate(groups)]
         self._with_plan = partitions[0] if with_plan and partitions else None
         return partitions
+
+    def _entries(self, epoch: int) -> tuple[Entry, Entry | None]:
+        """The entry of an epoch and the one before it, at whose cut it begins; a warm-up takes the newest there is."""
+        ledger = self._ledger()
+        entry = ledger.head() if self._options.warm_up_epochs else ledger.entry(epoch)
+        if entry is None:
+            raise _forgotten(epoch)
+        before = ledger.entry(entry.epoch - 1)
+        if before is None and entry.epoch > 0 and not self._options.warm_up_epochs:
+            raise _forgotten(entry.epoch - 1)
+        return entry, before
 
     def getCache(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch] | None:  # noqa: N802, ARG002
         """The records that travel with the plan: those of the partition that was just planned, if it is small."""
@@ -281,6 +290,16 @@ class _Rows:
         if field.name == OFFSET:
             return pa.array(range(offset, offset + rows), field.type)
         return pa.nulls(rows, field.type)
+
+
+def _forgotten(epoch: int) -> RunError:
+    """Nobody guesses where an epoch begins."""
+    return RunError(
+        "LS0605",
+        f"epoch {epoch} is not in the ledger any more",
+        why="this replica stood still for so long that what it needs was forgotten.",
+        hint="it is seeded from a peer at its next start.",
+    )
 
 
 def pack(slices: Sequence[Slice], tasks_max: int) -> list[list[Slice]]:

@@ -18,6 +18,7 @@ from lockstep.runtime.state.store_files import fault_of_version
 FINGERPRINT = "lockstep.json"
 """Beside Spark's own files: which plan wrote this checkpoint."""
 FORMAT_VERSION = 1
+Plan = dict[str, object]
 _DAMAGED_KEPT = 2
 
 
@@ -28,6 +29,17 @@ class Standing:
     batch: int
     epoch: int
     begun_epoch: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """A checkpoint as it was found: where it stands (None: nothing committed yet), and who wrote it."""
+
+    at: Standing | None
+    plan: Plan | None = None
+    version: str = ""
+    damage: str = ""
+    """Why its files cannot be used, "" if they can."""
 
 
 def batch_epoch(checkpoint: Path, batch: int) -> int:
@@ -41,6 +53,14 @@ def batch_epoch(checkpoint: Path, batch: int) -> int:
             why="every source of a query answers the same epoch, so the offset log is damaged.",
         )
     return int(offsets.pop())
+
+
+def batch_of(checkpoint: Path, epoch: int) -> int | None:
+    """The newest batch that computes ``epoch``, None if Spark does not keep it any more."""
+    for batch in reversed(_batches(checkpoint / "offsets")):
+        if (found := batch_epoch(checkpoint, batch)) <= epoch:
+            return batch if found == epoch else None
+    return None
 
 
 def standing(checkpoint: Path) -> Standing | None:
@@ -87,7 +107,7 @@ def take_back(checkpoint: Path, batch: int) -> None:
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 
 
-def read_fingerprint(checkpoint: Path) -> tuple[dict[str, object], str] | None:
+def read_fingerprint(checkpoint: Path) -> tuple[Plan, str] | None:
     """The plan and the version of the code that wrote this checkpoint, None for one without a note."""
     path = checkpoint / FINGERPRINT
     if not path.exists():
@@ -104,7 +124,7 @@ def read_fingerprint(checkpoint: Path) -> tuple[dict[str, object], str] | None:
     return plan, str(note["version"])
 
 
-def write_fingerprint(checkpoint: Path, plan: dict[str, object], version: str) -> None:
+def write_fingerprint(checkpoint: Path, plan: Plan, version: str) -> None:
     """Note which plan and which version of the code write this checkpoint, before Spark does."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     temporary = checkpoint / f"{FINGERPRINT}.new"

@@ -5,27 +5,28 @@ The JVM is up by then: the seed is taken last, so that the replica joins a secon
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
-from lockstep.clock import US_PER_S, wall_us
+from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
-from lockstep.faults.windows import Window, reached
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
 from lockstep.runtime.decide.pacing import FRESH_S, is_live
 from lockstep.runtime.spec import ReplicaSpec, replica_folder
-from lockstep.runtime.state import checkpoint as checkpoints
-from lockstep.runtime.state.checkpoint import Standing
-from lockstep.runtime.state.snapshot import copy_checkpoint
-from lockstep.runtime.state.state_metadata import relocate
+from lockstep.runtime.state.checkpoint import Found, Plan, Standing
+from lockstep.runtime.state.folders import CheckpointFolders
+from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.protocols import Holder, Progress, Store
 
-Plan = dict[str, object]
+FIND, TAKE_BACK, KEEP, COPY, SWAP, TELL = "find", "take back", "keep", "copy", "swap", "tell"
+OWN, SCRATCH = "own", "scratch"
+"""What a replica may start from besides the snapshot of a peer, whose name the choice then is."""
 VERSION = "version"
 VERSION_FROM = "version-from"
 """Facts: the version of the code that runs, and the last epoch of the version before it."""
@@ -66,17 +67,129 @@ def choose(situation: Situation, *, prefer_peer: bool, seed_beyond_epochs: int) 
     if peer is not None and (prefer_peer or far_behind or (own is None and not reaches_back)):
         return peer.replica
     if own is not None:
-        return "own"
-    return "scratch" if reaches_back else ""
+        return OWN
+    return SCRATCH if reaches_back else ""
 
 
-def checkpoint_folders(folder: Path, stages: int) -> tuple[Path, ...]:
-    """Where the stages of a replica keep their checkpoints.
+class Checkpoints(Protocol):
+    """The checkpoints of one replica, one for each of its stages: its folders, or a model of them."""
 
-    >>> [path.name for path in checkpoint_folders(Path("r0"), 3)]
-    ['checkpoint', 'checkpoint-2', 'checkpoint-3']
-    """
-    return tuple(folder / (f"checkpoint-{number}" if number > 1 else "checkpoint") for number in range(1, stages + 1))
+    def find(self, stage: int) -> Found | None:
+        """What is there, None if nothing is."""
+
+    def take_back(self, stage: int, batch: int) -> None:
+        """Undo the commit of the newest batch."""
+
+    def keep(self, stage: int) -> None:
+        """Use what is there."""
+
+    def make(self, stage: int) -> None:
+        """Put an empty one beside it."""
+
+    def copy(self, stage: int, peer: str) -> int:
+        """Put a copy of a peer's beside it; the epoch it stands at."""
+
+    def swap(self, stage: int, taken: int, *, keep_old: bool) -> None:
+        """Put what is beside it in its place."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """One start of a replica: it ends with a checkpoint in place for each stage, or with LS0605."""
+
+    store: Store
+    holder: Holder
+    checkpoints: Checkpoints
+    settings: RunSettings
+    plan: Plan
+    version: str
+    time_steps: Sequence[Sequence[str]]
+    """The ``event_time`` steps of each stage."""
+    prefer_peer: bool
+    clock: Clock = wall_us
+    elapsed_s: Callable[[], float] = time.monotonic
+
+    def steps(self) -> Steps[None]:
+        """Look, choose, put in place."""
+        own = yield Step(FIND, self._usable)
+        choice = yield from self._choose(own)
+        if choice == OWN:
+            yield from self._keep(own)
+        else:
+            yield from self._replace(choice, keep_old=own is None or self.prefer_peer)
+
+    def _choose(self, own: Sequence[Standing] | None) -> Steps[str]:
+        """The choice; if there is none yet but another replica is booting, wait for that one."""
+        replica = self.holder.replica
+        furthest_behind = min(own, key=lambda at: at.epoch) if own is not None else None
+        deadline_s = self.elapsed_s() + self.settings.start_timeout_s / 2
+        while True:
+            situation = situation_of(self.store, replica, furthest_behind, own is not None, self.clock())
+            beyond = self.settings.seed_beyond_epochs
+            choice = choose(situation, prefer_peer=self.prefer_peer, seed_beyond_epochs=beyond)
+            if choice:
+                return choice
+            if not may_wait(self.store.progress(), replica, self.clock()) or self.elapsed_s() > deadline_s:
+                raise _impossible(situation)
+            yield Pause(_POLL_S)
+
+    def _keep(self, own: Sequence[Standing]) -> Steps[None]:
+        for stage, (at, time_steps) in enumerate(zip(own, self.time_steps, strict=True)):
+            if must_replay(at, _head_epoch(self.store), self.store.observed(at.epoch), time_steps):
+                yield Step(TAKE_BACK, partial(self.checkpoints.take_back, stage, at.batch))
+                lost = f"what epoch {at.epoch} saw of event time was lost"
+                yield Step(TELL, partial(self._tell, "epoch-replayed", lost))
+            yield Step(KEEP, partial(self.checkpoints.keep, stage))
+
+    def _replace(self, choice: str, *, keep_old: bool) -> Steps[None]:
+        """First all copies, then all swaps: a peer that cannot be copied costs nothing that is there."""
+        stages = range(len(self.time_steps))
+        taken = -1
+        for stage in stages:
+            if choice == SCRATCH:
+                yield Step(COPY, partial(self.checkpoints.make, stage))
+            else:
+                epoch = yield Step(COPY, partial(self.checkpoints.copy, stage, choice))
+                taken = min(taken, epoch) if stage > 0 else epoch
+        for stage in stages:
+            yield Step(SWAP, partial(self.checkpoints.swap, stage, taken, keep_old=keep_old))
+        if choice != SCRATCH:
+            yield Step(TELL, partial(self._tell, "seeded", f"from {choice} at epoch {taken}"))
+
+    def _usable(self) -> list[Standing] | None:
+        """Where the own checkpoints stand if they may be used: all of them or none."""
+        usable: list[Standing] = []
+        changed = changed_at(self.store)
+        for stage in range(len(self.time_steps)):
+            found = self.checkpoints.find(stage)
+            if found is None:
+                return None
+            after = changed[stage] if stage < len(changed) else -1
+            refused = refusal(found, self.plan, self.version, after, _head_epoch(self.store))
+            if refused is not None:
+                self._tell(*refused)
+                return None
+            usable.append(found.at or Standing(-1, -1, -1))
+        return usable
+
+    def _tell(self, kind: str, text: str) -> None:
+        self.store.add_event(kind, text, self.holder.replica)
+
+
+def refusal(found: Found, plan: Plan, version: str, changed_after: int, head: int) -> tuple[str, str] | None:
+    """Why a checkpoint may not be used, as the kind and the text of an event; None if it may."""
+    at = found.at
+    if found.damage:
+        return "checkpoint-damaged", found.damage
+    if found.plan is None or differences(found.plan, plan):
+        return "checkpoint-foreign", "it was written by another plan"
+    if at is not None and found.version != version and at.epoch != changed_after:
+        # All replicas change to the new code after the same epoch, or their states would differ for good.
+        return "checkpoint-of-older-code", f"it ends at epoch {at.epoch}"
+    if at is not None and at.begun_epoch > head:
+        # It belongs to another history.
+        return "checkpoint-contradicts-ledger", f"it has epoch {at.begun_epoch}, the ledger ends at {head}"
+    return None
 
 
 def prepare(
@@ -84,53 +197,11 @@ def prepare(
 ) -> tuple[Path, ...]:
     """Put a checkpoint for each stage in place for this start and return their folders."""
     plan = graph.fingerprint()
-    folders = checkpoint_folders(spec.folder, len(graph.stages))
-    own, sound = _own(folders, plan, version, store, holder)
-    choice = _patient_choice(spec, store, own, sound, settings)
-    if choice == "own":
-        for folder, stage in zip(folders, graph.stages, strict=True):
-            relocate(folder)
-            _replay_unobserved(folder, [step.id for step in stage.event_times], store, holder)
-            checkpoints.write_fingerprint(folder, plan, version)
-        return folders
-    fresh = [folder.with_name(f"{folder.name}.new") for folder in folders]
-    taken = None
-    for folder in fresh:
-        shutil.rmtree(folder, ignore_errors=True)
-    if choice != "scratch":
-        theirs = checkpoint_folders(replica_folder(Path(spec.store), spec.job, choice), len(folders))
-        taken = min(copy_checkpoint(one, new).epoch for one, new in zip(theirs, fresh, strict=True))
-        for new in fresh:
-            _check_peers_plan(new, plan, choice)
-    for folder, new in zip(folders, fresh, strict=True):
-        checkpoints.write_fingerprint(new, plan, version)
-        _clear(folder, store, holder, keep=not sound or spec.seed == "peer")
-        reached(Window.SEEDING_HALF_DONE, spec.replica, taken if taken is not None else -1)
-        new.rename(folder)
-        relocate(folder)
-    if taken is not None:
-        store.add_event("seeded", f"from {choice} at epoch {taken}", spec.replica)
-    return folders
-
-
-def _check_peers_plan(copied: Path, plan: Plan, peer: str) -> None:
-    """A peer that was started before Lockstep was changed on the disk may keep its state in another order."""
-    noted = checkpoints.read_fingerprint(copied)
-    changed = differences(noted[0], plan) if noted is not None else ["it does not say which plan wrote it"]
-    if changed:
-        raise RunError(
-            "LS0609",
-            f"the state of {peer} cannot be taken over",
-            why="; ".join(changed) + ".",
-            hint="stop the job and start it again, so that all replicas run the same code.",
-        )
-
-
-def _replay_unobserved(folder: Path, time_steps: Sequence[str], store: Store, holder: Holder) -> None:
-    at, head = checkpoints.standing(folder), store.head()
-    if at is not None and must_replay(at, head.epoch if head else -1, store.observed(at.epoch), time_steps):
-        checkpoints.take_back(folder, at.batch)
-        store.add_event("epoch-replayed", f"what epoch {at.epoch} saw of event time was lost", holder.replica)
+    folder_of = partial(replica_folder, Path(spec.store), spec.job)
+    checkpoints = CheckpointFolders(folder_of, len(graph.stages), store, holder, plan, version)
+    time_steps = [[step.id for step in stage.event_times] for stage in graph.stages]
+    run(Recovery(store, holder, checkpoints, settings, plan, version, time_steps, spec.seed == "peer").steps())
+    return checkpoints.folders
 
 
 def must_replay(at: Standing, head: int, observed: Mapping[str, int | None], time_steps: Sequence[str]) -> bool:
@@ -146,19 +217,6 @@ def must_replay(at: Standing, head: int, observed: Mapping[str, int | None], tim
     return at.batch >= 0 and at.epoch >= head and any(step not in observed for step in time_steps)
 
 
-def _patient_choice(spec: ReplicaSpec, store: Store, own: Standing | None, sound: bool, settings: RunSettings) -> str:
-    """The choice; if there is none yet but another replica is booting, wait for that one."""
-    deadline_s = time.monotonic() + settings.start_timeout_s / 2
-    while True:
-        situation = situation_of(store, spec.replica, own, sound, wall_us())
-        choice = choose(situation, prefer_peer=spec.seed == "peer", seed_beyond_epochs=settings.seed_beyond_epochs)
-        if choice:
-            return choice
-        if not may_wait(store.progress(), spec.replica, wall_us()) or time.monotonic() > deadline_s:
-            raise _impossible(situation)
-        time.sleep(_POLL_S)
-
-
 def may_wait(progress: Sequence[Progress], replica: str, now_us: int) -> bool:
     """Whether another replica is booting: it may have something to start from in a moment."""
     booting = [one for one in progress if one.replica != replica and one.state in _BOOTING]
@@ -167,14 +225,14 @@ def may_wait(progress: Sequence[Progress], replica: str, now_us: int) -> bool:
 
 def situation_of(store: Store, replica: str, own: Standing | None, sound: bool, now_us: int) -> Situation:
     """What the store says when ``replica`` has to choose."""
-    head = store.head()
-    accused = {one.published_by for one in store.divergences() if not one.verdict}
+    open_ones = [one for one in store.divergences() if not one.verdict]
+    accused = {who for one in open_ones for who in (one.published_by, str(Holder(one.replica, one.incarnation)))}
     others = [one for one in store.progress() if one.replica != replica and is_live(one, now_us)]
     holders = {one.replica: Holder(one.replica, one.incarnation) for one in others}
     # Nobody is seeded from a party to a disagreement that is not judged yet: it could be the one that is wrong.
     peers = [one for one in others if store.is_live(holders[one.replica]) and str(holders[one.replica]) not in accused]
     changed = max(changed_at(store)) >= 0
-    return Situation(own, sound, head.epoch if head else -1, store.floor(), peers, changed)
+    return Situation(own, sound, _head_epoch(store), store.floor(), peers, changed)
 
 
 def changed_at(store: Store) -> tuple[int, ...]:
@@ -182,66 +240,9 @@ def changed_at(store: Store) -> tuple[int, ...]:
     return tuple(int(epoch) for epoch in (store.fact(VERSION_FROM) or "-1").split(","))
 
 
-def _clear(folder: Path, store: Store, holder: Holder, *, keep: bool) -> None:
-    """Make room for a new checkpoint; one that was only behind is not worth keeping."""
-    if folder.exists() and keep:
-        aside = checkpoints.set_aside(folder, holder.incarnation)
-        store.add_event("checkpoint-set-aside", f"kept as {aside.name}", holder.replica)
-    elif folder.exists():
-        shutil.rmtree(folder)
-
-
-def _own(
-    folders: Sequence[Path], plan: Plan, version: str, store: Store, holder: Holder
-) -> tuple[Standing | None, bool]:
-    """Where the own checkpoints stand, the one furthest behind, and whether they may be used: all of them or none."""
-    found: list[Standing] = []
-    changed = changed_at(store)
-    for number, folder in enumerate(folders):
-        until = changed[number] if number < len(changed) else -1
-        at = _own_stage(folder, plan, version, until, store, holder)
-        if at is None:
-            return None, False
-        found.append(at)
-    return min(found, key=lambda at: at.epoch), True
-
-
-def _own_stage(
-    folder: Path, plan: Plan, version: str, changed_after: int, store: Store, holder: Holder
-) -> Standing | None:
-    """Where the checkpoint of one stage stands, None if it may not be used."""
-    if not folder.exists():
-        return None
-    try:
-        noted = checkpoints.read_fingerprint(folder)
-        at = checkpoints.standing(folder)
-        if at is not None and at.batch >= 0:
-            checkpoints.check_state(folder, at.batch)
-    except (RunError, OSError, ValueError) as error:
-        store.add_event("checkpoint-damaged", str(error), holder.replica)
-        return None
+def _head_epoch(store: Store) -> int:
     head = store.head()
-    head_epoch = head.epoch if head else -1
-    if noted is None or differences(noted[0], plan):
-        store.add_event("checkpoint-foreign", "it was written by another plan", holder.replica)
-        return None
-    if at is not None and noted[1] != version and at.epoch != changed_after:
-        # All replicas change to the new code after the same epoch, or their states would differ for good.
-        store.add_event("checkpoint-of-older-code", f"it ends at epoch {at.epoch}", holder.replica)
-        return None
-    if at is not None and contradicts(at, head_epoch):
-        store.add_event(
-            "checkpoint-contradicts-ledger",
-            f"it has epoch {at.begun_epoch}, the ledger ends at {head_epoch}",
-            holder.replica,
-        )
-        return None
-    return at or Standing(-1, -1, -1)
-
-
-def contradicts(at: Standing, head_epoch: int) -> bool:
-    """Whether a checkpoint has an epoch that the ledger does not know: it belongs to another history."""
-    return at.begun_epoch > head_epoch
+    return head.epoch if head is not None else -1
 
 
 def _impossible(situation: Situation) -> RunError:

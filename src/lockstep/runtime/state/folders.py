@@ -1,0 +1,112 @@
+"""The checkpoints of one replica on its disk, one folder for each stage: what recovery looks at, copies and swaps."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from lockstep.errors import RunError
+from lockstep.faults.windows import Window, reached
+from lockstep.plan.fingerprints import differences
+from lockstep.runtime.state import checkpoint as checkpoints
+from lockstep.runtime.state.checkpoint import Found, Plan
+from lockstep.runtime.state.snapshot import copy_checkpoint
+from lockstep.runtime.state.state_metadata import relocate
+from lockstep.store.protocols import Holder, Store
+
+
+def checkpoint_folders(folder: Path, stages: int) -> tuple[Path, ...]:
+    """Where the stages of a replica keep their checkpoints.
+
+    >>> [path.name for path in checkpoint_folders(Path("r0"), 3)]
+    ['checkpoint', 'checkpoint-2', 'checkpoint-3']
+    """
+    return tuple(folder / (f"checkpoint-{number}" if number > 1 else "checkpoint") for number in range(1, stages + 1))
+
+
+class CheckpointFolders:
+    """A replica's checkpoints, as :class:`~lockstep.runtime.state.recovery.Recovery` asks for them."""
+
+    def __init__(
+        self,
+        folder_of: Callable[[str], Path],
+        stages: int,
+        store: Store,
+        holder: Holder,
+        plan: Plan,
+        version: str,
+    ) -> None:
+        self.folders = checkpoint_folders(folder_of(holder.replica), stages)
+        self._folder_of = folder_of
+        self._store = store
+        self._holder = holder
+        self._plan = plan
+        self._version = version
+
+    def find(self, stage: int) -> Found | None:
+        """Read what is there, and whether its files are whole."""
+        folder = self.folders[stage]
+        if not folder.exists():
+            return None
+        try:
+            plan, version = checkpoints.read_fingerprint(folder) or (None, "")
+            at = checkpoints.standing(folder)
+            if at is not None and at.batch >= 0:
+                checkpoints.check_state(folder, at.batch)
+        except (RunError, OSError, ValueError) as error:
+            return Found(None, damage=str(error))
+        return Found(at, plan, version)
+
+    def take_back(self, stage: int, batch: int) -> None:
+        """Let the newest batch be computed again."""
+        checkpoints.take_back(self.folders[stage], batch)
+
+    def keep(self, stage: int) -> None:
+        """Use the checkpoint that is there; from now on this version of the code writes it."""
+        relocate(self.folders[stage])
+        checkpoints.write_fingerprint(self.folders[stage], self._plan, self._version)
+
+    def make(self, stage: int) -> None:
+        """Put an empty checkpoint beside the one that is there."""
+        fresh = self._fresh(stage)
+        shutil.rmtree(fresh, ignore_errors=True)
+        checkpoints.write_fingerprint(fresh, self._plan, self._version)
+
+    def copy(self, stage: int, peer: str) -> int:
+        """Put a copy of a peer's checkpoint beside the one that is there; the epoch it stands at."""
+        fresh = self._fresh(stage)
+        shutil.rmtree(fresh, ignore_errors=True)
+        theirs = checkpoint_folders(self._folder_of(peer), len(self.folders))[stage]
+        epoch = copy_checkpoint(theirs, fresh).epoch
+        _check_peers_plan(fresh, self._plan, peer)
+        checkpoints.write_fingerprint(fresh, self._plan, self._version)
+        return epoch
+
+    def swap(self, stage: int, taken: int, *, keep_old: bool) -> None:
+        """Replace the checkpoint by what was put beside it, which has all epochs up to ``taken``."""
+        folder = self.folders[stage]
+        if folder.exists() and keep_old:
+            aside = checkpoints.set_aside(folder, self._holder.incarnation)
+            self._store.add_event("checkpoint-set-aside", f"kept as {aside.name}", self._holder.replica)
+        elif folder.exists():
+            shutil.rmtree(folder)
+        reached(Window.SEEDING_HALF_DONE, self._holder.replica, taken)
+        self._fresh(stage).rename(folder)
+        relocate(folder)
+
+    def _fresh(self, stage: int) -> Path:
+        return self.folders[stage].with_name(f"{self.folders[stage].name}.new")
+
+
+def _check_peers_plan(copied: Path, plan: Plan, peer: str) -> None:
+    """A peer that was started before Lockstep was changed on the disk may keep its state in another order."""
+    noted = checkpoints.read_fingerprint(copied)
+    changed = differences(noted[0], plan) if noted is not None else ["it does not say which plan wrote it"]
+    if changed:
+        raise RunError(
+            "LS0609",
+            f"the state of {peer} cannot be taken over",
+            why="; ".join(changed) + ".",
+            hint="stop the job and start it again, so that all replicas run the same code.",
+        )
