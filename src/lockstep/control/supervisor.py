@@ -115,7 +115,6 @@ class Slot:
     starts: int = 0
     given_up: bool = False
     outvoted: bool = False
-    booting: bool = False
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
     failed_after: int | None = None
@@ -275,7 +274,6 @@ class Supervisor:
         if slot.process is not None and slot.process.gentle and _computes(mine):
             # It has joined. A replica that catches up gently on a full machine would never arrive.
             slot.process.full_speed()
-        slot.booting = alive and is_booting(mine)
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         self._look_at_processor(slot, mine, now)
         return Seen(
@@ -472,22 +470,27 @@ class Supervisor:
             forget(self._store, self._sources, floor)
 
     def _drain(self, on_tick: Callable[[], None]) -> Steps[None]:
-        for slot in self.slots.values():
-            if slot.process is not None and slot.booting:
-                # It has no epoch under way, and might not hear anything before it has booted.
-                self._ended(slot, EXIT_DRAINED)
         running = [slot for slot in self.slots.values() if slot.process is not None]
         for slot in running:
             assert slot.process is not None
             slot.process.drain()
-        deadline = self._around.elapsed_s() + self._settings.run.stop_timeout_s
-        while self._around.elapsed_s() < deadline and self.stops < 2:
+        began_s, run = self._around.elapsed_s(), self._settings.run
+        while self._around.elapsed_s() < began_s + run.stop_timeout_s and self.stops < 2:
             if all(slot.process is None or slot.process.exit_code() is not None for slot in running):
                 return
             self._pass_by()
+            if self._around.elapsed_s() > began_s + run.lag_timeout_s:
+                yield Step(LOOK, partial(self._despite_trouble, self._end_booting), run.lag_timeout_s)
             yield Step(LOOK, partial(self._despite_trouble, self._renew), self._settings.run.lag_timeout_s)
             yield Step(TELL, on_tick, self._settings.run.lag_timeout_s)
             yield Pause(TICK_S)
+
+    def _end_booting(self) -> None:
+        """End whoever has no epoch under way: it might not hear that it has to stop before it has booted."""
+        said = {one.pid: one for one in self._store.progress()}
+        for slot in self.slots.values():
+            if slot.process is not None and is_booting(said.get(slot.process.pid)):
+                self._ended(slot, EXIT_DRAINED)
 
     def _kill_all(self) -> None:
         running = [(slot, slot.process) for slot in self.slots.values() if slot.process is not None]
