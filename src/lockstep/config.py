@@ -94,6 +94,9 @@ class RunSettings(_Strict):
     on_divergence: Literal["stop", "continue"] = "stop"
     """What to do if two replicas computed different rows and no third can tell who is right: stop the job, or go on
     with the copy that was published."""
+    state_digest_every_epochs: int = Field(default=500, ge=0)
+    """After so many epochs replicas compare their state, beside the epochs; and where one has joined. A replica for
+    which that takes more than a small share of its time does it after twice as many, or four times. 0: never."""
     stop_timeout_s: Seconds = 30.0
     """How long a graceful stop may take before it becomes a hard one."""
     retention_epochs_min: int = Field(default=200, ge=10)

@@ -9,7 +9,7 @@ from lockstep.api.arguments import explain_missing
 from lockstep.api.connected import BroadcastStream, ConnectedStream, connect, process_of
 from lockstep.api.joins import CoGrouped, co_group
 from lockstep.api.rolling import extreme, fold, one_function, reduce, rolling_aggregate
-from lockstep.api.windowed import KEYED_SLIPS, WindowedStream, checked_window
+from lockstep.api.windowed import KEYED_SLIPS, WindowedStream, windowed
 from lockstep.keyed.process import Process
 from lockstep.keyed.windows.custom import WindowAssigner
 from lockstep.plan.expression import Expression, call
@@ -30,9 +30,15 @@ class KeyedStream:
         self._stream = stream
         self._keys = keys
 
-    def window(self, window: Window | WindowAssigner) -> WindowedStream:
-        """Compute for each key and window: ``window(ls.tumbling("1 minute")).agg(...)``."""
-        return WindowedStream(self._stream, self._keys, checked_window(window))
+    def window(self, window: Window | WindowAssigner, *, over: str | None = None) -> WindowedStream:
+        """Compute for each key and window: ``window(ls.tumbling("1 minute")).agg(...)``.
+
+        ``over`` names the column that puts records into windows: the event time if it is left out. Results of an
+        earlier window have two more: ``over="window_end"``, and ``over="window_start"`` if that window has a fixed
+        length. Without it they are taken at the last instant of their window, so that twelve windows of five minutes
+        are in the hour that they are part of.
+        """
+        return windowed(self._stream, self._keys, window, over)
 
     def agg(
         self,
@@ -45,9 +51,21 @@ class KeyedStream:
         """One record for each key, updated in every epoch that changes it: ``agg(n=F.count("*"))``.
 
         ``per_record=True`` gives a result after each record, in the order of the records (event time, then position).
-        ``F.first``, ``F.last``, ``F.collect_list``, ``F.min_by`` and the like follow that order too, epoch by epoch:
-        with one of them the aggregation runs in Python. Sums and averages of floats are exact by default, so that
-        replicas agree to the last digit; ``exact_floats=False`` adds in any order, faster (never in Python).
+        ``F.first``, ``F.last``, ``F.collect_list``, ``F.min_by`` and the like follow that order too, epoch by epoch.
+        With one of them, or with ``F.stddev``, ``F.variance``, ``F.corr`` and their kin, the aggregation runs in
+        Python. ``F.count_distinct``, ``F.collect_set``, ``F.median`` and ``F.percentile`` keep the distinct values of
+        a key in the state, so they are for keys with few; ``F.approx_count_distinct`` is for many.
+
+        >>> from lockstep.api.job import Job
+        >>> import lockstep as ls
+        >>> from lockstep import F
+        >>> calls = Job("doc").source("calls", ls.journal("calls", schema="path string, user string, ms bigint"))
+        >>> users, slow = F.count_distinct("user"), F.percentile("ms", 0.95)
+        >>> calls.key_by("path").agg(users=users, slow=slow, spread=F.stddev("ms")).columns
+        ('path', 'users', 'slow', 'spread')
+
+        Sums and averages of floats are exact by default, so that replicas agree to the last digit;
+        ``exact_floats=False`` adds in any order, faster (never in Python).
         """
         values = self._stream._values("agg", columns, named)
         return rolling_aggregate(

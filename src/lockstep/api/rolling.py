@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lockstep.api.arguments import python_schema, step_name
-from lockstep.api.windowed import aggregate, spark_aggregates
+from lockstep.api.windowed import aggregate
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
+from lockstep.plan.accumulated import needs_lockstep
 from lockstep.plan.columns import value_of
 from lockstep.plan.distinct import Distinct
 from lockstep.plan.expression import Alias, Column, Expression, call, unaliased
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 def rolling_aggregate(
     stream: Stream, name: str | None, keys: Named, values: Named, *, exact_floats: bool, per_record: bool
 ) -> Stream:
-    """Native where Spark can do it; it has no operator that gives a result per record, or that minds their order."""
-    if not values or (not per_record and spark_aggregates(values)):
+    """Spark's where it can: it has no operator that gives a result per record, and not all aggregates."""
+    if not values or not (per_record or needs_lockstep(values)):
         return aggregate(stream, name, keys, values, exact_floats=exact_floats)
     step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
     return stream._then(RollingAggregate(step_id, (stream._step,), (keys,), per_record, values))

@@ -20,7 +20,7 @@ from lockstep.api.keyed import KEYED_SLIPS, KeyedStream
 from lockstep.api.registry import Registry
 from lockstep.api.rolling import distinct
 from lockstep.api.splitting import Branches, explode, split
-from lockstep.api.windowed import WindowedStream, checked_window
+from lockstep.api.windowed import WindowedStream, windowed
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
 from lockstep.keyed.windows.custom import WindowAssigner
@@ -273,9 +273,16 @@ class Stream:
             raise PlanError("LS0132", ".key_by() was given nothing", hint='.key_by("user")')
         return KeyedStream(self, self._values("key_by", columns, named))
 
-    def window(self, window: Window | WindowAssigner) -> WindowedStream:
-        """Windows over all records: ``window(ls.tumbling("1 minute")).agg(...)``."""
-        return WindowedStream(self, (), checked_window(window))
+    def window(self, window: Window | WindowAssigner, *, over: str | None = None) -> WindowedStream:
+        """Windows over all records: ``window(ls.tumbling("1 minute")).agg(...)``; ``over`` as in ``key_by``'s.
+
+        >>> import lockstep as ls
+        >>> hits = ls.Job("doc").source("hits", ls.journal("hits", schema="ms bigint, at timestamp"))
+        >>> minutes = hits.event_time("at").window(ls.tumbling("1 minute")).agg(hits=ls.F.count("*"))
+        >>> minutes.window(ls.tumbling("1 hour"), over="window_end").agg(busiest=ls.F.max("hits")).columns
+        ('window_start', 'window_end', 'busiest')
+        """
+        return windowed(self, (), window, over)
 
     def map(
         self,

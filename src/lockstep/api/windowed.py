@@ -12,14 +12,25 @@ from lockstep.api.windows import window_time_of
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
 from lockstep.keyed.windows.custom import WindowAssigner, WindowFunction
-from lockstep.plan.accumulated import accumulated
-from lockstep.plan.determinism import refuse
-from lockstep.plan.expression import Alias, Call, Expression
-from lockstep.plan.schema import Schema
-from lockstep.plan.steps import Aggregate, Named
+from lockstep.plan.accumulated import accumulated, needs_lockstep
+from lockstep.plan.columns import value_of
+from lockstep.plan.event_times import distance_us
+from lockstep.plan.expression import Alias, Call, Expression, Sql, unaliased
+from lockstep.plan.schema import Schema, unknown_column
+from lockstep.plan.steps import WINDOW_COLUMNS, Aggregate, Named
 from lockstep.plan.triggers import AT_WATERMARK, UPDATES, Firing, Trigger
-from lockstep.plan.windowed import Aggregation, Computation, Folding, Processing, Reduction, WindowStep
-from lockstep.plan.windows import Count, Custom, GlobalWindow, Session, Sliding, Tumbling, Window, is_native
+from lockstep.plan.windowed import Aggregation, Computation, Folding, Processing, Reduction, Top, WindowStep
+from lockstep.plan.windows import (
+    Count,
+    Custom,
+    GlobalWindow,
+    NativeWindow,
+    Session,
+    Sliding,
+    Tumbling,
+    Window,
+    is_native,
+)
 
 if TYPE_CHECKING:
     from lockstep.api.stream import Stream
@@ -35,6 +46,8 @@ class _Options:
     updates: bool = False
     lateness_us: int = 0
     late_to_side: bool = False
+    distance_us: int = 0
+    """How far the time that puts records into windows lies after their event time; results are moved by it."""
 
     @property
     def usual(self) -> bool:
@@ -94,10 +107,14 @@ class WindowedStream:
         return self._with(updates=True)
 
     def agg(self, *columns: Expression, name: str | None = None, exact_floats: bool = True, **named: Any) -> Stream:
-        """One record for each key and window when the window closes: keys, window_start, window_end, aggregates."""
+        """One record for each key and window when the window closes: keys, window_start, window_end, aggregates.
+
+        All aggregates can be used that ``key_by(...).agg`` knows. Those that are about the order of records
+        (``F.first``, ``F.max_by``, ...) keep the records of a window until it closes.
+        """
         values = self._stream._values("agg", columns, named)
         if self._is_native(values):
-            return aggregate(
+            made = aggregate(
                 self._stream,
                 name,
                 self._keys,
@@ -106,6 +123,7 @@ class WindowedStream:
                 exact_floats=exact_floats,
                 updates=self._options.updates,
             )
+            return self._moved(made)
         step_id = self._stream._id("agg", step_name(name, self._stream.columns, "agg"))
         where = f'step "{step_id}"'
         parts = tuple(accumulated(value, column, where) for column, value in values)
@@ -114,6 +132,31 @@ class WindowedStream:
     def count(self, *, as_: str = "count", name: str | None = None) -> Stream:
         """The number of records of each key and window, in a column called count."""
         return self.agg(Alias(Call("count", ("*",)), as_), name=name)
+
+    def top(
+        self,
+        number: int,
+        *,
+        by: str | Expression,
+        ascending: bool = False,
+        as_: str = "rank",
+        name: str | None = None,
+    ) -> Stream:
+        """The records with the largest values of each key and window, whole, with their rank: 1 is the largest.
+
+        >>> import lockstep as ls
+        >>> schema = "day string, delay int, at timestamp"
+        >>> flights = ls.Job("doc").source("flights", ls.journal("flights", schema=schema))
+        >>> flights.event_time("at").key_by("day").window(ls.tumbling("1 hour")).top(3, by="delay").columns
+        ('day', 'window_start', 'window_end', 'rank', 'delay', 'at')
+
+        With ``ascending`` those with the smallest. Among equal values the record with the earlier event time comes
+        first, then the one with the earlier position, so every replica ranks them alike. A record whose value is null
+        has no rank. Each key and window keeps ``number`` records (1000 at most). The top of all time, as it changes:
+        ``.window(ls.global_()).updates().top(3, by="delay")``, into a sink with ``key=`` the keys and ``rank``.
+        """
+        value = unaliased(value_of(by, self._stream.columns))
+        return self._step(self._id("top", name), Top(number, value, ascending, as_))
 
     def reduce(self, function: Callable[[Any, Any], Any], *, name: str | None = None) -> Stream:
         """One record for each key and window, put together by a Python function of two records.
@@ -190,26 +233,76 @@ class WindowedStream:
             return False
         if self._options.updates and isinstance(self._window, Session):
             return False
-        return spark_aggregates(values)
+        return not needs_lockstep(values)
 
     def _step(self, step_id: str, computation: Computation) -> Stream:
         options = self._options
         trigger = UPDATES if options.updates else options.trigger or AT_WATERMARK
-        return self._stream._then(
-            WindowStep(
-                step_id,
-                (self._stream._step,),
-                (self._keys,),
-                self._window,
-                trigger,
-                computation,
-                options.lateness_us,
-                options.late_to_side,
-            )
+        step = WindowStep(
+            step_id,
+            (self._stream._step,),
+            (self._keys,),
+            self._window,
+            trigger,
+            computation,
+            options.lateness_us,
+            options.late_to_side,
         )
+        if options.distance_us and (options.late_to_side or isinstance(computation, Processing)):
+            raise PlanError(
+                "LS0162",
+                f"{step.where} has over=, with .late_to_side() or .process(...)",
+                why="results of windows are never late; and a function would see bounds of event time, not of over=.",
+                hint="leave over= out: the windows are then those of the last instants of the windows before.",
+            )
+        return self._moved(self._stream._then(step))
+
+    def _moved(self, results: Stream) -> Stream:
+        """Results with their bounds in the time that put the records into the windows."""
+        by_us = self._options.distance_us
+        if not by_us:
+            return results
+        moved = [Sql(f"timestamp_micros(unix_micros(`{name}`) + {by_us})").alias(name) for name in WINDOW_COLUMNS]
+        return results.with_columns(*moved)
 
     def __getattr__(self, asked: str) -> NoReturn:
         explain_missing(self, asked, KEYED_SLIPS)
+
+
+def windowed(stream: Stream, keys: Named, window: Any, over: str | None) -> WindowedStream:
+    """The stream by window; ``over`` is the column that puts records into windows, if it is not the event time."""
+    checked = checked_window(window)
+    if over is None:
+        return WindowedStream(stream, keys, checked)
+    if over not in stream.columns:
+        raise unknown_column(over, stream.columns)
+    distance = distance_us(over, stream._step)
+    if distance is None:
+        raise PlanError(
+            "LS0166",
+            f'.window(..., over="{over}"): the column does not follow the event time of the stream',
+            why="a window closes when event time has passed its end, so its time is the event time, or at a fixed "
+            "distance from it: window_end of an earlier window, or window_start if that has a fixed length.",
+            hint=f'.event_time("{over}", out_of_order=...) declares another event time for the results of a window.',
+        )
+    if not distance:
+        return WindowedStream(stream, keys, checked)
+    if not is_native(checked):
+        raise PlanError(
+            "LS0162",
+            f'{checked} has no time for over="{over}"',
+            why="windows of event time do: tumbling, sliding and session windows.",
+            hint="leave over= out.",
+        )
+    return WindowedStream(stream, keys, _in_event_time(checked, distance), _Options(distance_us=distance))
+
+
+def _in_event_time(window: NativeWindow, by_us: int) -> NativeWindow:
+    """The window whose bounds are ``by_us`` earlier: a session has none of its own."""
+    if isinstance(window, Session):
+        return window
+    every_us = window.every_us if isinstance(window, Sliding) else window.size_us
+    return replace(window, offset_us=(window.offset_us - by_us) % every_us)
 
 
 def checked_window(window: Any) -> Window:
@@ -241,17 +334,6 @@ def aggregate(
     """The stream of an aggregation by key, by window, or by both, as Spark does it."""
     step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
     return stream._then(Aggregate(step_id, stream._step, keys, window, aggregates, exact_floats, updates))
-
-
-def spark_aggregates(values: Named) -> bool:
-    """Whether Spark is asked for the aggregates, which is faster: unless one of them minds the order of records (or
-    Spark has none for streams) and all can be added up record by record, in order.
-    """
-    try:
-        parts = [accumulated(value, name, "") for name, value in values]
-    except PlanError:
-        return True
-    return all(refuse(part.function) is None for part in parts)
 
 
 def _contradicting(fact: str) -> PlanError:

@@ -20,6 +20,7 @@ _WORDS = {
     "seed-again": "takes another seed ({text})",
     "quarantined": "quarantined: {text}",
     "divergence": "disagrees: {text}",
+    "state-not-compared": "did not compare its state: {text}",
 }
 _BAD = frozenset(
     {

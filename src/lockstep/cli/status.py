@@ -67,6 +67,7 @@ def _report(name: str, store: Store, overview: Overview) -> dict[str, Any]:
             "epoch": last.epoch,
             "sink": last.sink,
             "replica": last.replica,
+            "against": last.published_by,
             "at": iso_text(last.at_us),
             "verdict": last.verdict or "open",
             "detail": last.detail,
@@ -112,12 +113,15 @@ def _show_latency(latency: dict[str, float]) -> None:
 
 
 def _show_divergence(report: dict[str, Any]) -> None:
+    from lockstep.store.protocols import subject_text
+
     last = report["last_divergence"]
     if last is None:
         out.print(Text("divergence: none"))
         return
     where = (
-        f"epoch {last['epoch']} of sink {last['sink']}, replica {last['replica']}, at {last['at']} ({last['verdict']})"
+        f"epoch {last['epoch']}, {subject_text(last['sink'])}, replica {last['replica']}, at {last['at']} "
+        f"({last['verdict']})"
     )
     out.print(Text.assemble((f"divergence: {report['divergences']}", "bold red"), f", the last: {where}"))
     out.print(Text(last["detail"], style="dim"))

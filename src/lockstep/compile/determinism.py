@@ -113,10 +113,18 @@ def _refused_aggregate(nodes: list[dict[str, Any]], index: int, step: str) -> _F
     """After the node of the aggregation comes the function; before it stands what uses the result."""
     function = nodes[index + 1]
     if nodes[index].get("isDistinct"):
-        return _Found(function["class"], "count_distinct", distinct=True)
+        return _Found(function["class"], "sum_distinct", distinct=True)
     name = _AGGREGATE_NAMES.get(_short(function), _snake(_short(function)))
     if name not in ALLOWED_AGGREGATES:
         return _Found(function["class"], name)
+    # F.percentile(...) adds 0.0, so that zero is one value; which of both it counts first would depend on the order.
+    if name in ("percentile", "median") and _short(nodes[index + 2]) != "Add":
+        raise ExpressionError(
+            "LS0205",
+            f'{name} in a SQL string of step "{step}" depends on the order of records',
+            why="0.0 and -0.0 are two values to it, and which comes first depends on the shuffle.",
+            hint=f"F.{name}(...) makes them one; so does {name}(x + 0.0) in SQL.",
+        )
     # F.collect_set(...) is sorted by Lockstep.
     if name == "collect_set" and _short(nodes[max(0, index - 1)]) not in _ORDER_FREE_USES:
         raise ExpressionError(

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from lockstep.compile.aggregates import one_zero
 from lockstep.compile.hidden import (
     EPOCH_TIME,
     EVENT_TIME,
@@ -110,7 +111,7 @@ def _prepared(step: KeyedStep, number: int, given: Lowered) -> tuple[DataFrame, 
         column = _column(expression, given, step)
         kind = given.frame.select(column).schema.fields[0].dataType
         _check_key(step, name, kind)
-        column = _normal(column, kind)
+        column = one_zero(column, kind)
         parts.append(column)
         if isinstance(expression, Column) and expression.name in given.columns and not _is_float(kind):
             places.append(given.columns.index(expression.name))
@@ -153,13 +154,6 @@ def _is_timed(given: Lowered) -> bool:
 
 def _is_float(kind: DataType) -> bool:
     return isinstance(kind, FloatType | DoubleType)
-
-
-def _normal(column: SparkColumn, kind: DataType) -> SparkColumn:
-    """A float as a key: NaN is one value and zero has no sign, as in Spark's own grouping."""
-    if not _is_float(kind):
-        return column
-    return sf.when(sf.isnan(column), sf.lit(float("nan")).cast(kind)).otherwise(column + sf.lit(0.0).cast(kind))
 
 
 def _check_key(step: KeyedStep, name: str, kind: DataType) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lockstep.compile.keyed import operator_of
+from lockstep.compile.sketches import bias_for
 from lockstep.keyed.accumulators import Totals, check_ordered
 from lockstep.keyed.distinct import DistinctOperator
 from lockstep.keyed.operator import Operator
@@ -41,7 +42,7 @@ def _fold(step: RollingFold, schemas: Schemas) -> Operator:
 
 @operator_of.register
 def _aggregate(step: RollingAggregate, schemas: Schemas) -> Operator:
-    totals = Totals(step.accumulated, schemas[0], step.layout)
+    totals = Totals(step.accumulated, schemas[0], step.layout, bias_for(step.accumulated))
     return AggregateOperator(totals, pa.schema([*_keys(step, schemas[0]), *totals.schema]), per_record=step.per_record)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lockstep.compile.keyed import operator_of
-from lockstep.keyed.accumulators import Totals
+from lockstep.compile.sketches import bias_for
+from lockstep.keyed.accumulators import Totals, check_ordered
 from lockstep.keyed.operator import Operator, TimeKind
 from lockstep.keyed.reducing import Folder, Reducer
 from lockstep.keyed.windows.assigners import assigner_of
@@ -21,7 +22,8 @@ from lockstep.keyed.windows.contents import (
 from lockstep.keyed.windows.counts import CountOperator
 from lockstep.keyed.windows.operator import WindowOperator
 from lockstep.keyed.windows.results import Results
-from lockstep.plan.windowed import Aggregation, Folding, Processing, Reduction, WindowStep
+from lockstep.keyed.windows.top import Ranked
+from lockstep.plan.windowed import Aggregation, Folding, Processing, Reduction, Top, WindowStep
 from lockstep.plan.windows import Count, Session, window_time
 from lockstep.store.arrow import arrow_schema
 
@@ -46,8 +48,10 @@ def _contents(step: WindowStep, values: pa.Schema, columns: pa.Schema) -> Conten
     computation = step.computation
     match computation:
         case Aggregation():
-            totals = Totals(computation.accumulated, values, step.layout)
+            totals = Totals(computation.accumulated, values, step.layout, bias_for(computation.accumulated))
             return AddedInOrder(totals) if computation.ordered else Added(totals)
+        case Top():
+            return _ranked(step, computation, values, columns)
         case Reduction():
             return Reduced(Reducer(step.id, computation.function, columns), columns, step.value_names)
         case Folding():
@@ -58,3 +62,11 @@ def _contents(step: WindowStep, values: pa.Schema, columns: pa.Schema) -> Conten
             return FoldedInOrder(fold) if isinstance(step.window, Session) else fold
         case Processing():
             return Processed(step.id, computation.function, arrow_schema(computation.schema), tuple(columns.names))
+
+
+def _ranked(step: WindowStep, top: Top, values: pa.Schema, columns: pa.Schema) -> Contents:
+    ((by,),) = step.layout.places
+    check_ordered(f"{step.where} ranks records by {top.by}", values.field(by).type)
+    places = tuple(columns.names.index(name) for name in step.other_columns)
+    schema = pa.schema([pa.field(top.rank, pa.int32()), *(columns.field(place) for place in places)])
+    return Ranked(schema, top.number, by, places, largest=not top.ascending)

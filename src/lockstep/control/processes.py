@@ -17,6 +17,7 @@ import psutil
 from lockstep.control.shares import Demand, Share, demand, family, first_share, set_share
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.orders import DRAIN
+from lockstep.runtime.spark.boot import end_with_parent
 from lockstep.runtime.spark.environment import process_environment
 from lockstep.runtime.spark.launching import jvm_command, jvm_conf
 from lockstep.runtime.spec import ReplicaSpec
@@ -45,6 +46,8 @@ class Group:
             cwd=spec.project,
             env={**process_environment(), **replica_environment(spec.replica)},
             start_new_session=True,
+            # In idle time, if there is none, it would never come to see that its supervisor is gone (measured).
+            preexec_fn=end_with_parent if what == "spare" else None,  # noqa: PLW1509 - one call, no locks
         )
         self.share: Share = "full"
         if share != "full":

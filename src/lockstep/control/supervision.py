@@ -137,11 +137,15 @@ def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettin
 def _must_wait(replicas: Sequence[Seen], actions: Sequence[Action], head: int, settings: RunSettings) -> bool:
     """Whether another boot comes first: beside those who publish one is enough. If nobody does, all boot at once."""
     publishing = any(_healthy(one, head, settings) for one in replicas)
-    return publishing and (any(map(_is_booting, replicas)) or any(isinstance(one, Start) for one in actions))
+    return publishing and (
+        any(one.alive and is_booting(one.progress) for one in replicas)
+        or any(isinstance(one, Start) for one in actions)
+    )
 
 
-def _is_booting(one: Seen) -> bool:
-    return one.alive and (one.progress is None or one.progress.state in BOOTING)
+def is_booting(said: Progress | None) -> bool:
+    """Whether a replica that lives has no epoch under way yet, as far as its newest word tells."""
+    return said is None or said.state in BOOTING
 
 
 def _healthy(one: Seen, head: int, settings: RunSettings) -> bool:

@@ -15,9 +15,10 @@ from typing import Protocol
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
-from lockstep.control.judging import judge
+from lockstep.control.judging import Judgement, judge
 from lockstep.control.processes import LockHolder, ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
+from lockstep.control.state_comparison import disagreements, fresh_replicas
 from lockstep.control.supervision import (
     BEHIND_TIMEOUT_S,
     COMPUTING,
@@ -30,6 +31,7 @@ from lockstep.control.supervision import (
     StopJob,
     decide,
     held_now,
+    is_booting,
     pass_by,
 )
 from lockstep.control.taking_over import LEASE, LEASE_S
@@ -39,11 +41,12 @@ from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.patience import PATIENCE_S, patience
-from lockstep.store.protocols import Divergence, Entry, Progress, Store
+from lockstep.store.protocols import Divergence, Entry, Holder, Progress, Store, state_stage, subject_text
 
 LOOK, TELL = "look", "tell"
 TICK_S = 0.1
 RETENTION_INTERVAL_S = 5.0
+STATE_COMPARISON_INTERVAL_S = 1.0
 STORE_TROUBLE_S_MAX = 60.0
 """How long the store may refuse to be written (disk full, locked) before the job is stopped."""
 PROCESSOR_LOOK_S = 5.0
@@ -112,6 +115,7 @@ class Slot:
     starts: int = 0
     given_up: bool = False
     outvoted: bool = False
+    booting: bool = False
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
     failed_after: int | None = None
@@ -149,6 +153,7 @@ class Supervisor:
         self._replaced = False
         self._last_seen = LastSeen()
         self._objected_s: dict[Divergence, float] = {}
+        self._next_comparison_s = 0.0
         self._held: Held | None = None
         self._owed: deque[Callable[[], None]] = deque()
         """What was done and is still to be written down: deeds do not wait for the store."""
@@ -223,6 +228,7 @@ class Supervisor:
         progress = {one.replica: one for one in words}
         head = self._store.head()
         head_epoch = head.epoch if head else -1
+        self._compare_states(progress)
         self._judge(progress)
         if self._is_done(head, progress):
             self.done = True
@@ -269,6 +275,7 @@ class Supervisor:
         if slot.process is not None and slot.process.gentle and _computes(mine):
             # It has joined. A replica that catches up gently on a full machine would never arrive.
             slot.process.full_speed()
+        slot.booting = alive and is_booting(mine)
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         self._look_at_processor(slot, mine, now)
         return Seen(
@@ -382,39 +389,73 @@ class Supervisor:
         except (OSError, ValueError, KeyError):
             return None  # it left no word, or the disk had no room for it
 
+    def _incarnations(self, progress: Mapping[str, Progress]) -> dict[str, int]:
+        """The replicas that run; not those that were outvoted, or wait to be judged about their output."""
+        running = [slot.name for slot in self.slots.values() if slot.process is not None and not slot.outvoted]
+        said = [one for one in map(progress.get, running) if one is not None and one.state != "diverged"]
+        return {one.replica: one.incarnation for one in said}
+
+    def _compare_states(self, progress: Mapping[str, Progress]) -> None:
+        """Find states that differ: from there on it is a disagreement like one about output."""
+        every = self._settings.run.state_digest_every_epochs
+        if every and self._around.elapsed_s() >= self._next_comparison_s:
+            self._next_comparison_s = self._around.elapsed_s() + STATE_COMPARISON_INTERVAL_S
+            for one in disagreements(self._store, self._incarnations(progress), every, self._around.now_us()):
+                self._store.add_divergence(one)
+
     def _judge(self, progress: Mapping[str, Progress]) -> None:
         waiting = [one for one in self._store.divergences() if not one.verdict]
         live = [slot.name for slot in self.slots.values() if slot.process is not None and slot.name in progress]
         for one in waiting:
-            said = progress.get(one.replica)
-            if said is None or said.incarnation != one.incarnation:
+            if self._is_gone(one, progress):
                 self._store.judge(one.epoch, one.sink, one.replica, "gone")
                 self._objected_s.pop(one, None)
                 continue
             waited_s = self._around.elapsed_s() - self._objected_s.setdefault(one, self._around.elapsed_s())
             now_us = one.at_us + round(waited_s * US_PER_S)
-            judgement = judge(one, self._store.digests(one.epoch), live, self._settings.run.on_divergence, now_us)
+            judgement = self._judgement(one, live, progress, now_us)
             if judgement is None:
                 continue
             # First the deeds, then the note that they are done: the store may refuse any of these writes.
             for name in judgement.wrong:
                 self._quarantine(name, one, progress)
+            if judgement.verdict == "reseed" and state_stage(one.sink) is not None:
+                # Who disagrees about output waits for the verdict, and ends by itself.
+                self._quarantine(one.replica, one, progress)
             self._announce(one, judgement.reason, published_is_wrong=judgement.published_is_wrong)
             self._store.judge(one.epoch, one.sink, one.replica, judgement.verdict)
             del self._objected_s[one]
             if judgement.verdict == "stop":
                 self._fail(_disagreement(one))
 
+    def _is_gone(self, one: Divergence, progress: Mapping[str, Progress]) -> bool:
+        """Whether nobody is left to be judged. A vote about output stays in the sink; one about state goes with it."""
+        said = progress.get(one.replica)
+        if said is None or said.incarnation != one.incarnation:
+            return True
+        others = {str(Holder(name, number)) for name, number in self._incarnations(progress).items()}
+        return state_stage(one.sink) is not None and one.published_by not in others
+
+    def _judgement(
+        self, one: Divergence, live: list[str], progress: Mapping[str, Progress], now_us: int
+    ) -> Judgement | None:
+        run, fresh = self._settings.run, set[str]()
+        if state_stage(one.sink) is not None:
+            every = run.state_digest_every_epochs
+            fresh = fresh_replicas(self._store, one.epoch, one.sink, self._incarnations(progress), every)
+        return judge(one, self._store.digests(one.epoch), live, run.on_divergence, now_us, fresh)
+
     def _quarantine(self, name: str, about: Divergence, progress: Mapping[str, Progress]) -> None:
         """Kill a replica that was outvoted, if the incarnation that voted is the one that runs."""
-        voted = {digest.replica: digest.incarnation for digest in self._store.digests(about.epoch)}
+        digests = [one for one in self._store.digests(about.epoch) if one.sink == about.sink]
+        voted = {digest.replica: digest.incarnation for digest in digests}
         publisher, _, incarnation = about.published_by.rpartition(".")
         voted.setdefault(publisher, int(incarnation))
         slot, said = self.slots.get(name), progress.get(name)
         runs = slot is not None and slot.process is not None and not slot.outvoted
         if slot is None or not runs or said is None or said.incarnation != voted.get(name):
             return
-        self.kill(name, "quarantined", f"outvoted about epoch {about.epoch}")
+        self.kill(name, "quarantined", f"outvoted about epoch {about.epoch}, {subject_text(about.sink)}")
         slot.outvoted = True
 
     def _announce(self, one: Divergence, reason: str, *, published_is_wrong: bool) -> None:
@@ -431,6 +472,10 @@ class Supervisor:
             forget(self._store, self._sources, floor)
 
     def _drain(self, on_tick: Callable[[], None]) -> Steps[None]:
+        for slot in self.slots.values():
+            if slot.process is not None and slot.booting:
+                # It has no epoch under way, and might not hear anything before it has booted.
+                self._ended(slot, EXIT_DRAINED)
         running = [slot for slot in self.slots.values() if slot.process is not None]
         for slot in running:
             assert slot.process is not None
@@ -470,11 +515,14 @@ def replica_names(count: int) -> list[str]:
 
 
 def _disagreement(one: Divergence) -> RunError:
+    hint = 'mend the step that is not deterministic; on_divergence="continue" goes on with the published copy.'
+    if state_stage(one.sink) is not None:
+        hint = "seed one of the two from the other; `lockstep explain LS0603` says how to choose."
     return RunError(
         "LS0603",
-        f'replicas disagree about epoch {one.epoch} of sink "{one.sink}"',
+        f"replicas disagree about epoch {one.epoch}, {subject_text(one.sink)}: {one.replica} and {one.published_by}",
         why=one.detail,
-        hint='mend the step that is not deterministic; on_divergence="continue" goes on with the published copy.',
+        hint=hint,
     )
 
 

@@ -17,7 +17,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from lockstep.errors import PlanError
+from lockstep.keyed.moments import MOMENTS, Moments
 from lockstep.keyed.ordering import order_key
+from lockstep.keyed.percentiles import Percentiles
+from lockstep.keyed.sketches import PLAIN, Bias, DistinctSketch
 from lockstep.keyed.sums import Average, FloatSum, Values, WholeSum
 from lockstep.plan.accumulated import Accumulated, Layout, accumulated, lay_out
 from lockstep.plan.expression import Expression
@@ -51,7 +54,7 @@ def accumulator_of(expression: Expression, name: str, where: str = "the aggregat
     return accumulated(expression, name, where)
 
 
-def accumulator(value: Accumulated, types: Sequence[pa.DataType]) -> Accumulator:
+def accumulator(value: Accumulated, types: Sequence[pa.DataType], bias: Bias = PLAIN) -> Accumulator:
     """The accumulator of an aggregate over inputs of these types; LS0171 if it cannot take them.
 
     >>> from lockstep.plan.expression import call
@@ -62,6 +65,8 @@ def accumulator(value: Accumulated, types: Sequence[pa.DataType]) -> Accumulator
     >>> total.result(state), str(total.type)
     (0.6, 'double')
     """
+    if value.function == "approx_count_distinct":
+        return DistinctSketch(pa.int64(), bias)
     return _MAKERS[value.function](value, tuple(types))
 
 
@@ -76,11 +81,13 @@ class Totals:
     ((2, 5), ['n', 'slowest'])
     """
 
-    def __init__(self, values: Sequence[Accumulated], schema: pa.Schema, layout: Layout | None = None) -> None:
+    def __init__(
+        self, values: Sequence[Accumulated], schema: pa.Schema, layout: Layout | None = None, bias: Bias = PLAIN
+    ) -> None:
         """``schema`` is that of an arrival's values: the stream's columns, then what ``layout`` has computed."""
         places = (layout or lay_out(values, schema.names)).places
         self._parts = [
-            (accumulator(value, [schema.field(at).type for at in place]), place)
+            (accumulator(value, [schema.field(at).type for at in place], bias), place)
             for value, place in zip(values, places, strict=True)
         ]
         self.schema = pa.schema([(value.name, part.type) for value, (part, _) in zip(values, self._parts, strict=True)])
@@ -154,7 +161,7 @@ class _ExtremeBy:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Values put together two by two, nulls left out: min, max, bool_and, bit_or and the like."""
+    """Values put together two by two, nulls left out: min, max, bool_and, bit_or and the like. Both zeros are one."""
 
     type: pa.DataType
     together: Callable[[Any, Any], Any]
@@ -300,6 +307,18 @@ def _distinct(value: Accumulated, types: tuple[pa.DataType, ...]) -> Accumulator
     return _Distinct(pa.int64() if counted else pa.list_(types[0]), counted)
 
 
+def _moments(value: Accumulated, types: tuple[pa.DataType, ...]) -> Accumulator:
+    for kind in types:
+        _check(value, kind, _is_number, "numbers")
+    scales = tuple(kind.scale if pa.types.is_decimal(kind) else 0 for kind in types)
+    return Moments(pa.float64(), value.function, scales)
+
+
+def _percentiles(value: Accumulated, types: tuple[pa.DataType, ...]) -> Accumulator:
+    _check(value, types[0], _is_number, "a number")
+    return Percentiles(pa.list_(pa.float64()) if value.several else pa.float64(), value.fractions, value.several)
+
+
 def _list(value: Accumulated, types: tuple[pa.DataType, ...]) -> Accumulator:  # noqa: ARG001
     return _List(pa.list_(types[0]))
 
@@ -327,9 +346,16 @@ _MAKERS: dict[str, Callable[[Accumulated, tuple[pa.DataType, ...]], Accumulator]
     **dict.fromkeys(("min", "max", "min_by", "max_by"), _extreme),
     **dict.fromkeys(_TOGETHER, _fold),
     **dict.fromkeys(("count_distinct", "collect_set"), _distinct),
+    **dict.fromkeys(MOMENTS, _moments),
+    **dict.fromkeys(("median", "percentile"), _percentiles),
     "collect_list": _list,
     **dict.fromkeys(("first", "last"), _pick),
 }
+
+
+def added_up() -> frozenset[str]:
+    """The aggregates that have an accumulator: all of `plan/aggregates.py`."""
+    return frozenset({*_MAKERS, "approx_count_distinct"})
 
 
 def _check(value: Accumulated, kind: pa.DataType, fits: Callable[[pa.DataType], bool], wanted: str) -> pa.DataType:

@@ -9,46 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from lockstep.errors import PlanError
-from lockstep.plan.expression import Alias, Call, Column, Expression, Literal, Sql, literal, unaliased
+from lockstep.plan.aggregates import MEANINGS, canonical, names_by
+from lockstep.plan.expression import Alias, Call, Column, Expression, Literal, Sql, literal, unaliased, walk
 from lockstep.plan.schema import did_you_mean
 from lockstep.plan.steps import Named
 
-_SAME = {
-    "mean": "avg",
-    "every": "bool_and",
-    "some": "bool_or",
-    "any": "bool_or",
-    "first_value": "first",
-    "any_value": "first",
-    "last_value": "last",
-    "array_agg": "collect_list",
-}
-_INPUTS: dict[str, tuple[int, int | None]] = {
-    "count": (1, 1),
-    "count_if": (1, 1),
-    "count_distinct": (1, None),
-    "sum": (1, 1),
-    "avg": (1, 1),
-    "min": (1, 1),
-    "max": (1, 1),
-    "min_by": (2, 2),
-    "max_by": (2, 2),
-    "bool_and": (1, 1),
-    "bool_or": (1, 1),
-    "bit_and": (1, 1),
-    "bit_or": (1, 1),
-    "bit_xor": (1, 1),
-    "collect_set": (1, 1),
-    "collect_list": (1, 1),
-    "first": (1, 2),
-    "last": (1, 2),
-}
-"""The known functions, with the fewest and the most arguments they take."""
 _PICKS = ("first", "last")
+_QUANTILES = ("median", "percentile")
+_SEVERAL_INPUTS = ("count_distinct", "percentile")
+RELATIVE_ERROR = 0.05
+"""Of ``approx_count_distinct``, where nothing else is said."""
 _CALLED = re.compile(r"(\w+)\s*\((.*)\)", re.DOTALL)
+_ARRAY = re.compile(r"array\s*\((.*)\)", re.DOTALL | re.IGNORECASE)
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)d?", re.IGNORECASE)
 _DISTINCT = re.compile(r"distinct\b\s*", re.IGNORECASE)
 
 
@@ -60,6 +37,10 @@ class Accumulated:
     function: str
     inputs: tuple[Expression, ...]
     ignore_nulls: bool = False
+    fractions: tuple[float, ...] = ()
+    """Which percentiles, each from 0 to 1."""
+    several: bool = False
+    """Whether the percentiles were asked for in a list: then they come in one, too."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +66,38 @@ def accumulated(expression: Expression, name: str, where: str) -> Accumulated:
     if called is None:
         raise _unknown(plain, name, where)
     function, arguments = called
-    fewest, most = _INPUTS[function]
+    fewest, most = MEANINGS[function].inputs
     if len(arguments) < fewest or (most is not None and len(arguments) > most):
         raise _unknown(plain, name, where)
     if function in _PICKS:
         return Accumulated(name, function, arguments[:1], _is_true(arguments[1:]))
     if function == "count" and _is_there(arguments[0]):
         return Accumulated(name, function, ())
+    if function in _QUANTILES:
+        fractions, several = _fractions(arguments[1:], name, where)
+        return Accumulated(name, function, arguments[:1], fractions=fractions, several=several)
+    if function == "approx_count_distinct":
+        return Accumulated(name, function, (_hash(arguments, name, where),))
     return Accumulated(name, function, arguments)
+
+
+def needs_lockstep(values: Named) -> bool:
+    """Whether Spark cannot be given one of these aggregates, so that Lockstep has to add records up itself.
+
+    >>> needs_lockstep((("n", Call("count", ("*",))),)), needs_lockstep((("s", Call("stddev", ("ms",))),))
+    (False, True)
+    >>> needs_lockstep((("w", Sql("max_by(user, ms)")),)), needs_lockstep((("w", Sql("max_by(user, ms) || 'x'")),))
+    (True, False)
+    """
+    own = names_by("lockstep")
+    for _, value in values:
+        plain = unaliased(value)
+        if any(isinstance(node, Call) and node.name in own for node in walk(plain)):
+            return True
+        called = _from_sql(plain.text) if isinstance(plain, Sql) else None
+        if called is not None and called[0] in own:
+            return True
+    return False
 
 
 def as_call(expression: Expression) -> Expression:
@@ -104,7 +109,7 @@ def as_call(expression: Expression) -> Expression:
     True
     """
     called = _from_sql(expression.text) if isinstance(expression, Sql) else None
-    if called is None or len(called[1]) != 1 or _is_there(called[1][0]):
+    if called is None or _is_there(called[1][0]) or (len(called[1]) != 1 and called[0] not in _SEVERAL_INPUTS):
         return expression
     return Call(*called)
 
@@ -117,11 +122,6 @@ def lay_out(values: Sequence[Accumulated], columns: Sequence[str]) -> Layout:
     for value in values:
         places.append(tuple(_place(one, columns, computed, known) for one in value.inputs))
     return Layout(tuple(computed), tuple(places))
-
-
-def known_functions() -> tuple[str, ...]:
-    """The aggregate functions that keyed operators know, by their names in ``F``."""
-    return (*_INPUTS, *_SAME)
 
 
 def _place(
@@ -139,8 +139,8 @@ def _place(
 def _from_call(expression: Expression) -> tuple[str, tuple[Expression, ...]] | None:
     if not isinstance(expression, Call):
         return None
-    function = _SAME.get(expression.name, expression.name)
-    if function not in _INPUTS:
+    function = canonical(expression.name)
+    if function not in MEANINGS:
         return None
     given: list[Any] = [*expression.args, *(value for _, value in expression.kwargs)]
     return function, tuple(_argument(value) for value in given if value is not None)
@@ -162,13 +162,13 @@ def _from_sql(text: str) -> tuple[str, tuple[Expression, ...]] | None:
     parts = list(_arguments(match[2]))
     if any(part is None for part in parts):
         return None
-    function = _SAME.get(match[1].lower(), match[1].lower())
+    function = canonical(match[1].lower())
     texts = [part for part in parts if part]
     if texts and (distinct := _DISTINCT.match(texts[0])):
         if function != "count":
             return None
         function, texts[0] = "count_distinct", texts[0][distinct.end() :]
-    return (function, tuple(_sql_argument(part) for part in texts)) if function in _INPUTS else None
+    return (function, tuple(_sql_argument(part) for part in texts)) if function in MEANINGS else None
 
 
 def _sql_argument(text: str) -> Expression:
@@ -211,11 +211,54 @@ def _is_true(values: Sequence[Expression]) -> bool:
     return any(isinstance(value, Literal) and value.value is True for value in values)
 
 
+def _fractions(values: Sequence[Expression], name: str, where: str) -> tuple[tuple[float, ...], bool]:
+    """Which percentiles are asked for (the median if nothing is said), and whether in a list."""
+    if not values:
+        return (0.5,), False
+    found = _plain_value(values[0])
+    several = isinstance(found, list | tuple)
+    numbers = found if several else [found]
+    if not numbers or not all(isinstance(one, int | float | Decimal) and 0 <= one <= 1 for one in numbers):
+        raise PlanError(
+            "LS0170",
+            f'"{name}" of {where} asks for a percentile that is not a number from 0 to 1',
+            why=f"it was given: {values[0]}.",
+            hint='F.percentile("ms", 0.95), or several in one list: F.percentile("ms", [0.5, 0.95]).',
+        )
+    return tuple(float(one) for one in numbers), several
+
+
+def _plain_value(value: Expression) -> Any:
+    """The number, or the list of numbers, that a literal or a text in SQL is; None if it is anything else."""
+    if isinstance(value, Literal):
+        return value.value
+    if not isinstance(value, Sql):
+        return None
+    array = _ARRAY.fullmatch(value.text.strip())
+    if array is not None:
+        return [_plain_value(Sql(part or "")) for part in _arguments(array[1])]
+    return float(value.text.strip().rstrip("dD")) if _NUMBER.fullmatch(value.text.strip()) else None
+
+
+def _hash(arguments: Sequence[Expression], name: str, where: str) -> Expression:
+    """What a sketch of distinct values takes in: the hash that Spark's own sketch uses; null for null."""
+    if len(arguments) > 1 and _plain_value(arguments[1]) != RELATIVE_ERROR:
+        raise PlanError(
+            "LS0170",
+            f'"{name}" of {where} asks for a relative error of its own',
+            why=f"where Lockstep adds records up itself, approx_count_distinct has one of {RELATIVE_ERROR}.",
+            hint="leave it out, or count exactly: F.count_distinct(...).",
+        )
+    value = arguments[0]
+    return Call("when", (Call("isnotnull", (value,)), Call("xxhash64", (value,))))
+
+
 def _unknown(expression: Expression, name: str, where: str) -> PlanError:
-    near = did_you_mean(expression.name, list(_INPUTS)) if isinstance(expression, Call) else ""
+    inside = any(isinstance(node, Call) and canonical(node.name) in MEANINGS for node in walk(expression))
+    near = did_you_mean(expression.name, list(MEANINGS)) if isinstance(expression, Call) and not inside else ""
     return PlanError(
         "LS0170",
         f'"{name}" of {where} is not an aggregate that can be added up record by record',
-        why=f"it is: {expression}. Known are, each on its own: {', '.join(_INPUTS)}.",
+        why=f"it is: {expression}. Known are, each on its own: {', '.join(MEANINGS)}.",
         hint=near or "aggregate the parts under names of their own, and put them together in .with_columns(...) after.",
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lockstep.errors import ExpressionError
+from lockstep.plan.aggregates import names_by
 from lockstep.plan.expression import Call, Column, Expression, Sql, walk
 from lockstep.plan.signatures import column_strings
 
@@ -150,23 +151,20 @@ _MODE = Refusal("order", _TIES, "count by value: .key_by(..., value=...).agg(n=F
 _QUANTILE = Refusal(
     "order",
     "the sketch it keeps depends on the order in which records and partitions come.",
-    "counts by bucket: .key_by(bucket=F.floor(...)).agg(n=F.count('*'))",
+    "F.percentile(x, 0.95), which is exact and keeps the distinct values of a key",
 )
-_EVERY_VALUE = Refusal(
-    "stream",
-    "it keeps every value of every key in the state, without a bound.",
-    "counts by bucket: .key_by(bucket=F.floor(...)).agg(n=F.count('*'))",
+_WITHIN = Refusal("stream", "WITHIN GROUP cannot be read here.", "F.percentile(x, 0.95), exact and interpolated")
+DISTINCT = Refusal(
+    "stream", "Spark cannot add up distinct values over a stream.", "F.count_distinct(...), or F.collect_set(...)"
 )
-_DISTINCT = Refusal(
-    "stream",
-    "Spark cannot count distinct values over a stream.",
-    "F.approx_count_distinct(...), or F.size(F.collect_set(...)) for few values",
-)
+_EXACTLY = ".agg(value=F.{name}(...)), each on its own: Lockstep adds it up exactly; the formula in .with_columns(...)"
 _MOMENTS = Refusal(
     "order",
-    "it adds floats in the order they come, and that changes the last digits.",
-    "F.count(x), F.sum(x), F.sum(x * x), and the formula on these in .with_columns(...)",
+    "Spark adds its floats in the order they come, and that changes the last digits.",
+    _EXACTLY.format(name="stddev"),
 )
+_PAIRS = Refusal("order", _MOMENTS.reason, _EXACTLY.format(name="corr"))
+_HIGHER = Refusal("order", _MOMENTS.reason, "F.sum(...) of powers, and the formula on these in .with_columns(...)")
 _FLOATS = Refusal("order", _MOMENTS.reason, "F.sum(...), which Lockstep adds exactly")
 _SKETCH = Refusal(
     "order",
@@ -175,14 +173,8 @@ _SKETCH = Refusal(
 )
 _TRY = Refusal("order", "whether it overflows on the way depends on the order.", "F.sum(...) or F.avg(...)")
 
-ALLOWED_AGGREGATES: frozenset[str] = frozenset(
-    {
-        *("count", "count_if", "sum", "avg", "mean", "min", "max"),
-        *("bool_and", "every", "bool_or", "some", "any", "bit_and", "bit_or", "bit_xor"),
-        *("approx_count_distinct", "collect_set"),
-    }
-)
-"""Aggregates whose result is the same for every order of the records (``collect_set`` once its result is sorted)."""
+ALLOWED_AGGREGATES: frozenset[str] = names_by("spark", "lowered")
+"""Aggregates that Spark computes, as they are or rewritten: the same result for every order of the records."""
 
 REFUSED_AGGREGATES: dict[str, Refusal] = {
     **_each("first first_value", _FIRST),
@@ -193,11 +185,12 @@ REFUSED_AGGREGATES: dict[str, Refusal] = {
     **_each("min_by", _MIN_BY),
     **_each("mode", _MODE),
     **_each("percentile_approx approx_percentile histogram_numeric", _QUANTILE),
-    **_each("median percentile percentile_cont percentile_disc", _EVERY_VALUE),
-    **_each("count_distinct sum_distinct", _DISTINCT),
-    **_each("std stddev stddev_pop stddev_samp variance var_pop var_samp skewness kurtosis", _MOMENTS),
-    **_each("corr covar_pop covar_samp regr_avgx regr_avgy regr_intercept regr_r2 regr_slope", _MOMENTS),
-    **_each("regr_sxx regr_sxy regr_syy regr_count", _MOMENTS),
+    **_each("percentile_cont percentile_disc", _WITHIN),
+    **_each("sum_distinct", DISTINCT),
+    **_each("std stddev stddev_pop stddev_samp variance var_pop var_samp", _MOMENTS),
+    **_each("corr covar_pop covar_samp", _PAIRS),
+    **_each("skewness kurtosis regr_avgx regr_avgy regr_intercept regr_r2 regr_slope", _HIGHER),
+    **_each("regr_sxx regr_sxy regr_syy regr_count", _HIGHER),
     **_each("product vector_avg vector_sum", _FLOATS),
     **_each("try_sum try_avg", _TRY),
     **_each("count_min_sketch hll_sketch_agg hll_union_agg theta_sketch_agg theta_union_agg", _SKETCH),

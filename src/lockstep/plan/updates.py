@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from lockstep.errors import PlanError
+from lockstep.plan.aggregates import MEANINGS, canonical, moving
 from lockstep.plan.columns import referenced_columns
 from lockstep.plan.expression import Call, Column, Expression, Literal, Sql, unaliased, walk
 from lockstep.plan.loops import ROUND, LoopHead
@@ -34,11 +35,8 @@ from lockstep.plan.steps import (
     upstream,
 )
 
-RISING = frozenset({"count", "count_if", "count_distinct", "approx_count_distinct", "max", "bool_or"})
-FALLING = frozenset({"min", "bool_and"})
-_IDEMPOTENT = frozenset({"max", "min", "count_distinct", "collect_set", "bool_and", "bool_or", "bit_and", "bit_or"})
+_IDEMPOTENT = frozenset(name for name, meaning in MEANINGS.items() if meaning.repeats and not meaning.ordered)
 """Aggregates to which it is the same whether a value comes once or many times."""
-_SAME = {"some": "bool_or", "any": "bool_or", "every": "bool_and"}
 _CALLED = re.compile(r"\s*(\w+)\s*\(\s*(distinct\b)?[^()]*\)\s*", re.IGNORECASE)
 _COMPARED = re.compile(r"\s*`?(\w+)`?\s*(>=?|<=?)\s*-?\d+(\.\d+)?\s*")
 _WORDS = re.compile(r"\w+")
@@ -102,8 +100,8 @@ def rolling_updates(step: Step, keys: Iterable[str], aggregates: Named) -> Updat
     if ROUND in names and any(isinstance(before, LoopHead) for before in upstream(step)):
         return None
     functions = {name: function_of(value) for name, value in aggregates}
-    rising = frozenset(name for name, function in functions.items() if function in RISING)
-    falling = frozenset(name for name, function in functions.items() if function in FALLING)
+    rising = frozenset(name for name, function in functions.items() if function in moving("up"))
+    falling = frozenset(name for name, function in functions.items() if function in moving("down"))
     return Updates(step, names, rising, falling)
 
 
@@ -211,7 +209,7 @@ def function_of(value: Expression) -> str:
         name = plain.name
     elif isinstance(plain, Sql) and (called := _CALLED.fullmatch(plain.text)) is not None:
         name = "count_distinct" if called[2] else called[1].lower()
-    return _SAME.get(name, name)
+    return canonical(name)
 
 
 def _reads(value: Expression, before: Step) -> frozenset[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from lockstep.durations import duration_text
 from lockstep.errors import PlanError
 from lockstep.plan.accumulated import Accumulated, Layout, lay_out
+from lockstep.plan.aggregates import MEANINGS
 from lockstep.plan.draw import words
 from lockstep.plan.encode import details, function_name, named_json
 from lockstep.plan.expression import Column, Expression
@@ -23,8 +24,9 @@ from lockstep.plan.windows import Count, Custom, GlobalWindow, Window, window_js
 LATE = "late"
 """The side output of records that came too late for all their windows."""
 
-ORDERED = frozenset({"first", "last", "collect_list", "min_by", "max_by"})
-"""Aggregates whose result depends on the order of records: in a window that is the order of their times."""
+
+TOP_MAX = 1000
+"""The most records that ``top`` keeps for a key and window: they are looked through for each record that comes."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Aggregation:
     @property
     def ordered(self) -> bool:
         """Whether the records have to be kept and put in order before they are added up."""
-        return any(one.function in ORDERED for one in self.accumulated)
+        return any(MEANINGS[one.function].ordered for one in self.accumulated)
 
     def __str__(self) -> str:
         return ", ".join(f"{name} = {value}" for name, value in self.aggregates)
@@ -92,7 +94,29 @@ class Processing:
         return {"process": function_name(self.function), "schema": self.schema.to_json()}
 
 
-Computation = Aggregation | Reduction | Folding | Processing
+@dataclass(frozen=True)
+class Top:
+    """The records of a window with the largest (or smallest) values, each with its rank in a column of its own."""
+
+    number: int
+    by: Expression
+    ascending: bool
+    rank: str
+
+    @property
+    def ranked(self) -> Accumulated:
+        """What Spark has to compute of each record."""
+        return Accumulated(self.rank, "top", (self.by,))
+
+    def __str__(self) -> str:
+        return f"top {self.number} by {self.by}{', ascending' if self.ascending else ''}: {self.rank}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for the plan and for checkpoints."""
+        return {"top": self.number, "by": self.by.to_json(), "ascending": self.ascending, "rank": self.rank}
+
+
+Computation = Aggregation | Top | Reduction | Folding | Processing
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +137,9 @@ class WindowStep(KeyedStep):
     def _check(self) -> None:
         super()._check()
         check_names(self.columns, self.where)
-        if not isinstance(self.computation, Aggregation):
+        if isinstance(self.computation, Top):
+            _check_number(self.computation.number, self.where)
+        elif not isinstance(self.computation, Aggregation):
             check_two_arguments(self.computation.function, f"the function of {self.where}")
         self._check_time()
         self._check_trigger()
@@ -182,15 +208,26 @@ class WindowStep(KeyedStep):
             case Aggregation(aggregates):
                 return tuple(name for name, _ in aggregates)
             case Reduction():
-                before = (*self.key_names, *WINDOW_COLUMNS)
-                return tuple(name for name in self.streams[0].columns if name not in before)
+                return self.other_columns
+            case Top():
+                return (self.computation.rank, *self.other_columns)
             case Folding() | Processing():
                 return self.computation.schema.names
 
     @property
+    def other_columns(self) -> tuple[str, ...]:
+        """The columns of a record that a result does not have before its values."""
+        before = (*self.key_names, *WINDOW_COLUMNS)
+        return tuple(name for name in self.streams[0].columns if name not in before)
+
+    @property
     def layout(self) -> Layout:
-        """Where the aggregates find their inputs."""
-        accumulated = self.computation.accumulated if isinstance(self.computation, Aggregation) else ()
+        """Where the aggregates, or the ranks, find their inputs."""
+        accumulated: tuple[Accumulated, ...] = ()
+        if isinstance(self.computation, Aggregation):
+            accumulated = self.computation.accumulated
+        elif isinstance(self.computation, Top):
+            accumulated = (self.computation.ranked,)
         return lay_out(accumulated, self.streams[0].columns)
 
     def computed(self, number: int) -> Named:  # noqa: ARG002
@@ -216,7 +253,7 @@ class WindowStep(KeyedStep):
     @property
     def function(self) -> Callable[..., Any] | None:
         """The user's function, None where only Lockstep's own code runs."""
-        if not isinstance(self.computation, Aggregation):
+        if not isinstance(self.computation, Aggregation | Top):
             return self.computation.function
         return self.window.assigner.assign if isinstance(self.window, Custom) else None
 
@@ -266,6 +303,16 @@ def _(step: WindowStep) -> dict[str, Any]:
     }
 
 
+def _check_number(number: Any, where: str) -> None:
+    if type(number) is not int or not 1 <= number <= TOP_MAX:
+        raise PlanError(
+            "LS0167",
+            f"{where} asks for the top {number!r}",
+            why=f"it is a whole number from 1 to {TOP_MAX}: so many records are kept for each key and window.",
+            hint='.top(3, by="delay")',
+        )
+
+
 def check_two_arguments(function: Any, what: str) -> None:
     """Refuse what cannot be called with exactly two arguments (LS0163)."""
     hint = "reduce: lambda a, b: ...; fold: lambda total, record: ...; process: def summary(records, window)."
@@ -293,7 +340,8 @@ def _(step: WindowStep) -> Updates | None:
     if not several or step.trigger.purge:
         return None
     aggregates = step.computation.aggregates if isinstance(step.computation, Aggregation) else ()
-    return rolling_updates(step, (*step.key_names, *WINDOW_COLUMNS), aggregates)
+    rank = (step.computation.rank,) if isinstance(step.computation, Top) else ()
+    return rolling_updates(step, (*step.key_names, *WINDOW_COLUMNS, *rank), aggregates)
 
 
 @aggregation_of.register

@@ -36,7 +36,7 @@ from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.tables import copies_in, look_in
 from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.plan.graph import Graph
-from lockstep.plan.steps import Source, Step
+from lockstep.plan.steps import Aggregate, Source, Step
 from lockstep.runtime.decide.marks import TimeStep, time_steps
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.decide.seeding import SEEDS_MAX, is_new_seed_cheaper
@@ -66,6 +66,7 @@ from lockstep.runtime.spec import (
 )
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.recovery import prepare
+from lockstep.runtime.state.state_reports import StateReports
 from lockstep.store.dead_letters import DeadLetterWriter
 from lockstep.store.protocols import Holder, Store
 from lockstep.store.sqlite_store import open_store
@@ -222,6 +223,7 @@ class Replica:
         session = stages[0].frame.sparkSession
         self.reporter.activity = lambda: spark_activity(session)
         self._report_from(self.stage_progress)
+        reports = self._new_state_reports(graph, stages, checkpoints, self.stage_progress)
         self.stage_progress.take_up()
         places = {stage.stage.number: place for stage, place in zip(stages, checkpoints, strict=True)}
         queries: dict[int, StreamingQuery] = ready.waiting.queries.copy() if ready.waiting is not None else {}
@@ -236,8 +238,36 @@ class Replica:
                 number = stage.stage.number
                 queries[number] = started(stage, places[number], epochs[number])
         self.sealer.start()
+        if reports is not None:
+            self._report_state(reports)
         self.phases.mark("query")
         return list(queries.values())
+
+    def _new_state_reports(
+        self,
+        graph: Graph,
+        stages: tuple[Compiled, ...],
+        checkpoints: tuple[Path, ...],
+        stage_progress: StageProgress,
+    ) -> StateReports | None:
+        """Whoever reports digests of this replica's state, None if there is nothing to compare."""
+        run = self.settings.run
+        if not run.state_digest_every_epochs or run.replicas < 2 or not any(step.stateful for step in graph.steps):
+            return None
+        return StateReports(
+            session=stages[0].frame.sparkSession,
+            store=self.store,
+            holder=self.holder,
+            version=graph.version(self.spec.code_hash),
+            checkpoints={stage.stage.number: folder for stage, folder in zip(stages, checkpoints, strict=True)},
+            stage_progress=stage_progress,
+            every_epochs=run.state_digest_every_epochs,
+            exact_floats=not any(isinstance(step, Aggregate) and not step.exact_floats for step in graph.steps),
+            is_stopping=self._is_stopping,
+        )
+
+    def _report_state(self, reports: StateReports) -> None:
+        reports.start()
 
     def _epoch_done(self) -> None:
         self.reporter.report()

@@ -10,15 +10,12 @@ import sys
 from pathlib import Path
 
 from lockstep.credentials import RedactedStream, hide_secrets
-from lockstep.runtime.spark.boot import boot, end_with_parent
+from lockstep.runtime.spark.boot import boot
 
 
 def main() -> None:
     """Boot, then become what was asked for."""
     what, path = sys.argv[1:3]
-    if what == "spare":
-        # It boots in idle time: without any, it would see the end of its pipe a minute late.
-        end_with_parent()
     spec = json.loads(Path(path).read_text(encoding="utf-8"))
     hide_secrets(spec["jvm_conf"])
     sys.stderr = RedactedStream(sys.stderr)

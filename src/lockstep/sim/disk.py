@@ -25,7 +25,7 @@ WRITES = (
 )
 READS = (
     *("head", "entry", "floor", "holder", "is_live", "progress"),
-    *("digests", "published", "divergences", "observed", "fact"),
+    *("digests", "digest_mismatches", "published", "divergences", "observed", "fact"),
 )
 
 

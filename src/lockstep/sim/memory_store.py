@@ -153,6 +153,15 @@ class MemoryStore:
         kept = self._digests.get(epoch, [])
         return sorted(kept, key=lambda one: (one.sink, one.replica, one.incarnation))
 
+    def digest_mismatches(self) -> list[tuple[int, str]]:
+        """(epoch, sink) for which digests of one version differ."""
+        found: dict[tuple[int, str, str], str] = {}
+        kept = (one for digests in self._digests.values() for one in digests)
+        differing = [
+            one for one in kept if found.setdefault((one.epoch, one.sink, one.version), one.digest) != one.digest
+        ]
+        return sorted({(one.epoch, one.sink) for one in differing})
+
     def add_published(self, published: Published) -> None:
         """Keep when an epoch was published."""
         self._published.setdefault(published.epoch, published)

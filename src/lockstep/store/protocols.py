@@ -6,6 +6,7 @@ may be killed at any instruction: what a method has returned is durable where it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -183,9 +184,40 @@ class Replicas(Protocol):
         """Forget ``replica``: it left the job for good and no longer holds retention back."""
 
 
+_STATE = re.compile(r"state of stage (\d+), operator \d+ .*")
+
+
+def state_subject(stage: int, operator: str) -> str:
+    """What stands in the place of a sink where a digest is one of state, by Spark's number and name of the operator.
+
+    >>> state_subject(1, "0 stateStoreSave")
+    'state of stage 1, operator 0 stateStoreSave'
+    """
+    return f"state of stage {stage}, operator {operator}"
+
+
+def state_stage(sink: str) -> int | None:
+    """The stage whose state a digest is about; None for a digest of output.
+
+    >>> state_stage(state_subject(2, "0 stateStoreSave")), state_stage("alerts")
+    (2, None)
+    """
+    found = _STATE.fullmatch(sink)
+    return int(found[1]) if found else None
+
+
+def subject_text(sink: str) -> str:
+    """What a digest is about, for people.
+
+    >>> subject_text("alerts"), subject_text(state_subject(1, "0 stateStoreSave"))
+    ('sink "alerts"', 'the state of stage 1, operator 0 stateStoreSave')
+    """
+    return f'sink "{sink}"' if state_stage(sink) is None else f"the {sink}"
+
+
 @dataclass(frozen=True)
 class Digest:
-    """One replica's fingerprint of one epoch's output to one sink."""
+    """One replica's fingerprint of one epoch's output to one sink, or of its state after it (:func:`state_subject`)."""
 
     epoch: int
     sink: str
@@ -212,7 +244,8 @@ class Published:
 
 @dataclass(frozen=True)
 class Divergence:
-    """Two replicas disagreed about an epoch. ``detail`` is what a person should read."""
+    """Two replicas disagreed about an epoch: about its output, which ``published_by`` published, or about the state
+    after it, of which ``published_by`` has another. ``detail`` is what a person should read."""
 
     epoch: int
     sink: str

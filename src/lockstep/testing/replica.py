@@ -19,6 +19,7 @@ from lockstep.runtime.replica import Replica
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.folders import checkpoint_folders
+from lockstep.runtime.state.state_reports import StateReports
 from lockstep.store.protocols import Entry, Holder, Store
 
 RECORDS_MAX = 1_000_000
@@ -71,6 +72,7 @@ class ReplicaHere(Replica):
         self._crash_after = crash_after
         self.crashed = False
         self.queries: list[StreamingQuery] = []
+        self._state_reports: StateReports | None = None
 
     def start(self, job: LoadedJob, session: SparkSession) -> None:
         """Begin to follow the ledger, from its checkpoint if it has one."""
@@ -141,6 +143,19 @@ class ReplicaHere(Replica):
 
     def _tasks_max(self, session: SparkSession) -> int:  # noqa: ARG002
         return self._tasks
+
+    def _report_state(self, reports: StateReports) -> None:
+        """The test says when: :meth:`report_states`."""
+        self._state_reports = reports
+        reports.announce()
+
+    def report_states(self) -> None:
+        """Report digests of the state at every epoch at which one is due: where a replica joined, and every so many.
+
+        The newest epoch is not among them: Spark may not have committed it yet.
+        """
+        while self._state_reports is not None and self._state_reports.look():
+            pass
 
     def _others_publish(self) -> bool:
         """No warm-up: the JVM is shared and warm."""

@@ -198,6 +198,14 @@ class Trial:
         """(replica, sink) -> digest."""
         return {(one.replica, one.sink): one.digest for one in self.store.digests(epoch)}
 
+    def report_states(self) -> None:
+        """Have every replica report digests of its state, at the epochs at which replicas compare it.
+
+        They are among :meth:`digests`, by what stands in the place of a sink.
+        """
+        for one in self.replicas.values():
+            one.report_states()
+
     def stop(self) -> None:
         """Stop every replica."""
         for one in self.replicas.values():

@@ -204,6 +204,9 @@ def contents(_: Given) -> ls.Job:
     by_key.window(TUMBLING).reduce(_longest).select("k", "window_start", "n").to(
         ls.files("out/longest"), name="longest"
     )
+    by_key.window(TUMBLING).top(2, by="n").select("k", "window_start", "rank", "n", "at").to(
+        ls.files("out/best"), name="best"
+    )
     return job
 
 
@@ -222,7 +225,15 @@ def contents_expected(given: Given) -> Expected:
         "visit_rows": visits,
         "turn_rows": _turns(given),
         "longest": longest,
+        "best": [row for one in tumbling for row in _of_best(one, rows)],
     }
+
+
+def _of_best(one: Result, rows: Sequence[Row]) -> Rows:
+    """Two records of a window; of equal ones the earlier."""
+    known = [rows[place] for place in one.values if rows[place]["n"] is not None]
+    best = sorted(known, key=lambda row: -row["n"])[:2]
+    return [(one.epoch, one.key, utc(one.start_us or 0), rank, row["n"], row["at"]) for rank, row in enumerate(best, 1)]
 
 
 class Turns(ls.WindowAssigner):

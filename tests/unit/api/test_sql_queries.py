@@ -351,3 +351,52 @@ def test_a_query_is_part_of_the_plan_like_any_step() -> None:
     job.sql("select user from logins", name="users").to(ls.console(), guarantee="at-least-once")
     steps = job.graph().steps
     assert [type(step) for step in steps if step.id == "users"] == [Select]
+
+
+def test_distinct_counts_and_statistics_are_aggregates_like_others() -> None:
+    assert _made("select user, count(distinct ms, ok) n, median(ms) m from logins group by user") == [
+        "aggregate by user: n = count_distinct(ms, ok), m = median(ms)"
+    ]
+    made = _made(
+        "select user, max_by(address.city, ms) c, stddev(ms) / avg(ms) s, percentile(ms, array(0.5, 0.9)) p, "
+        "corr(ms, price) filter (where ok) r, first(ms, true) f from logins group by user, window(at, '1 minute')"
+    )
+    assert made[0] == (
+        "window by user, tumbling 1 minute: c = max_by(`address`.`city`, ms), stddev = stddev(ms), avg = avg(ms), "
+        "p = percentile(ms, [0.5, 0.9]), r = corr(CASE WHEN `ok` THEN `ms` END, CASE WHEN `ok` THEN `price` END), "
+        "f = first(ms, true)"
+    )
+
+
+PARTS = "(select user, window_start, window_end, count(*) n from logins group by user, {window})"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "drawn", "moved_us"),
+    [
+        ("window(at, '1 minute')", "window(window_end, '1 hour')", "tumbling 1 hour from 3599999999 us", 1),
+        ("session(at, '1 minute')", "hop(window_end, '1 minute', '1 hour')", "every 1 minute from 59999999 us", 1),
+        ("window(at, '1 minute')", "window(window_start, '1 hour')", "1 hour from 59999999 us", -59_999_999),
+        ("hop(at, '1 second', '1 minute')", "session(window_end, '1 hour')", "session with a gap of 1 hour", 1),
+    ],
+)
+def test_a_window_over_a_bound_of_another_goes_by_what_that_column_says(
+    first: str, second: str, drawn: str, moved_us: int
+) -> None:
+    made = _made(f"select max(n) m, window_end from {PARTS.format(window=first)} group by {second}")
+    assert any(drawn in step for step in made)
+    assert any(f"timestamp_micros(unix_micros(`window_end`) + {moved_us})" in step for step in made)
+
+
+@pytest.mark.parametrize("window", ["session(at, '1 minute')"])
+def test_starts_of_windows_without_a_fixed_length_are_no_time_to_go_by(window: str) -> None:
+    with pytest.raises(LockstepError) as refused:
+        _made(f"select max(n) m from {PARTS.format(window=window)} group by window(window_start, '1 hour')")
+    assert refused.value.code == "LS0234"
+    assert "window_end" in refused.value.hint
+
+
+def test_a_condition_cannot_hide_records_from_what_takes_null_for_a_value() -> None:
+    with pytest.raises(LockstepError) as refused:
+        _made("select last(ms) filter (where ok) from logins group by user")
+    assert refused.value.code == "LS0233"

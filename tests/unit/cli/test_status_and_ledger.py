@@ -11,7 +11,7 @@ from lockstep.clock import wall_us
 from lockstep.control.health import History, Limits, judge_health
 from lockstep.control.overview import RUN_BEGAN, rows_per_s
 from lockstep.store.dead_letters import DeadLetterWriter, Letter
-from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Progress, Published, Store
+from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Progress, Published, Store, state_subject
 from lockstep.store.sqlite_store import open_store
 from tests.unit.cli.conftest import Call
 
@@ -174,8 +174,17 @@ def test_status_tells_divergence_and_dead_letters(lockstep: Call, store: Store, 
     assert report["last_divergence"]["epoch"] == 2
     assert report["dead_letters"] == 1
     said = lockstep("status").out
-    assert "row 1 differs" in said
+    assert "row 1 differs" in said and 'epoch 2, sink "alerts", replica r1' in said
     assert "dead letters: 1 wait; lockstep dead-letters alerts lists them" in said
+
+
+def test_status_names_both_whose_states_differ_before_any_output_does(lockstep: Call, store: Store) -> None:
+    about = state_subject(1, "0 stateStoreSave")
+    store.add_divergence(Divergence(2, about, "r1", 1, "r0.1", "2-xyz", "2-abc", "r1 has 2 rows", wall_us(), "reseed"))
+    last = lockstep("status", "--json").json()["last_divergence"]
+    assert (last["sink"], last["replica"], last["against"], last["verdict"]) == (about, "r1", "r0.1", "reseed")
+    said = " ".join(lockstep("status").out.split())
+    assert "epoch 2, the state of stage 1, operator 0 stateStoreSave, replica r1" in said and "r1 has 2 rows" in said
 
 
 def test_a_job_whose_executor_is_lost_is_stalled_although_every_replica_reports(lockstep: Call, tmp_path: Path) -> None:

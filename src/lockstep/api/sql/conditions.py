@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from lockstep.api.sql.expressions import check_parts, is_unit
 from lockstep.api.sql.scope import Scope
-from lockstep.api.sql.windows import interval_us, is_event_time
+from lockstep.api.sql.windows import interval_us
+from lockstep.plan.event_times import distance_us
 
 Side = Literal["left", "right"]
 _COMPARISONS = (exp.GTE, exp.LTE)
@@ -93,7 +94,8 @@ def _moment(node: exp.Expression, left: Scope, right: Scope) -> tuple[Side, int]
         return None
     scope = left if side == "left" else right
     found = scope.require(node)
-    return (side, 0) if not found.fields and is_event_time(found.column, scope.stream._step) else None
+    distance = None if found.fields else distance_us(found.column, scope.stream._step)
+    return None if distance is None else (side, distance)
 
 
 def side_of(node: exp.Expression, left: Scope, right: Scope) -> Side | None:

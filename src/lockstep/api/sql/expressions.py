@@ -9,6 +9,7 @@ from sqlglot import exp
 from lockstep.api.sql.locations import QueryText
 from lockstep.api.sql.parse import Verbatim
 from lockstep.api.sql.scope import Resolved, Scope, refused_here
+from lockstep.plan.aggregates import meaning_of
 from lockstep.plan.determinism import is_aggregate, refuse, refused
 from lockstep.plan.expression import Column, Expression, Sql
 
@@ -154,9 +155,9 @@ def _check_function(part: exp.Expression, query: QueryText) -> None:
     distinct = any(isinstance(argument, exp.Distinct) for argument in part.expressions)
     asked = f"{name}_distinct" if distinct and name in ("count", "sum") else name
     refusal = refuse(asked, len(part.expressions))
-    if refusal is not None:
+    if refusal is not None and meaning_of(asked) is None:
         raise refused_here(query, part, asked, refused(asked, refusal, "a query"))
-    if distinct and name not in ("min", "max", "collect_set", "bool_and", "bool_or"):
+    if distinct and name not in ("count", "min", "max", "collect_set", "bool_and", "bool_or"):
         raise query.error("LS0233", f"{name}(DISTINCT ...) cannot be used in a stream", part)
 
 

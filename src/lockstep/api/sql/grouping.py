@@ -24,10 +24,10 @@ from lockstep.api.sql.expressions import (
 )
 from lockstep.api.sql.scope import Resolved, Scope
 from lockstep.api.sql.select_list import Item, free_name
-from lockstep.api.sql.windows import window_of
+from lockstep.api.sql.windows import time_of, window_of
 from lockstep.api.stream import Stream
 from lockstep.errors import ExpressionError
-from lockstep.plan.expression import Column, Expression, Literal, Sql
+from lockstep.plan.expression import Column, Expression, Literal
 from lockstep.plan.steps import WINDOW_COLUMNS
 from lockstep.plan.windows import Session, Sliding, Tumbling
 
@@ -41,6 +41,7 @@ _WINDOW_NAMES = {
 }
 _SAME = {"any": "some"}
 """Aggregates that `F` knows under another name only."""
+_NULLS_COUNT = ("first", "first_value", "any_value", "last", "last_value")
 
 
 @dataclass
@@ -51,6 +52,8 @@ class Grouping:
     items: list[Item]
     keys: dict[str, tuple[str, Expression]] = field(default_factory=dict)
     window: Tumbling | Sliding | Session | None = None
+    over: str = ""
+    """The column that puts records into the window."""
     aggregates: dict[str, tuple[str, Expression]] = field(default_factory=dict)
 
     def group_by(self, group: exp.Group | None) -> None:
@@ -82,8 +85,8 @@ class Grouping:
         if self.window is None:
             return self.scope.stream.key_by(*keys).agg(*aggregates)
         if not keys:
-            return self.scope.stream.window(self.window).agg(*aggregates)
-        return self.scope.stream.key_by(*keys).window(self.window).agg(*aggregates)
+            return self.scope.stream.window(self.window, over=self.over).agg(*aggregates)
+        return self.scope.stream.key_by(*keys).window(self.window, over=self.over).agg(*aggregates)
 
     def _meant(self, node: exp.Expression) -> exp.Expression:
         """What GROUP BY groups by: a number is a column of the SELECT list, a name may be an alias from there."""
@@ -107,6 +110,7 @@ class Grouping:
         if self.window is not None:
             raise self.scope.query.error("LS0234", "there are two windows in GROUP BY", call, hint="keep one of them.")
         self.window = window_of(call, self.scope)
+        self.over = time_of(call, self.scope)
 
     def _take_key(self, node: exp.Expression) -> None:
         if isinstance(node, exp.Column) and self.scope.find(node) is None:
@@ -221,14 +225,28 @@ class Grouping:
         call = node.this if isinstance(node, exp.Filter) else node
         condition = node.expression.this if isinstance(node, exp.Filter) else None
         name = function_of(call)
+        distinct = any(isinstance(given, exp.Distinct) for given in call.expressions)
+        name = "count_distinct" if distinct and name == "count" else _SAME.get(name, name)
         arguments = [argument for given in call.expressions for argument in _without_distinct(given)]
-        made: list[object] = [self._argument(argument, condition) for argument in arguments[:1]]
-        made += [_plain(argument) for argument in arguments[1:]]
+        if condition is not None and name in _NULLS_COUNT:
+            raise self.scope.query.error(
+                "LS0233",
+                f"{name}(...) FILTER cannot be used in a stream",
+                node,
+                why="what does not count is left out by making it null, and to this function null is a value.",
+                hint=f"{name}(..., true) without FILTER passes over nulls; or put the condition into WHERE.",
+            )
+        made = [self._argument(argument, condition) for argument in arguments[:1]]
+        made += [self._further(argument, condition) for argument in arguments[1:]]
         try:
-            result: Expression = getattr(F, _SAME.get(name, name))(*made)
+            result: Expression = getattr(F, name)(*made)
         except ExpressionError as error:
             raise self.scope.query.located(error, call) from None
         return result
+
+    def _further(self, argument: exp.Expression, condition: exp.Expression | None) -> object:
+        constant = _constant(argument)
+        return self._argument(argument, condition) if constant is None else constant
 
     def _argument(self, argument: exp.Expression, condition: exp.Expression | None) -> object:
         """What is aggregated: with FILTER, null for the records that do not count, which aggregates pass over."""
@@ -243,8 +261,13 @@ def _without_distinct(argument: exp.Expression) -> list[exp.Expression]:
     return list(argument.expressions) if isinstance(argument, exp.Distinct) else [argument]
 
 
-def _plain(argument: exp.Expression) -> object:
-    """A further argument of an aggregate: pyspark wants numbers there, not columns."""
+def _constant(argument: exp.Expression) -> object:
+    """A number, true or false, or an array of numbers: pyspark wants them as they are, not as columns."""
+    if isinstance(argument, exp.Boolean):
+        return bool(argument.this)
     if isinstance(argument, exp.Literal) and not argument.is_string:
-        return float(argument.name)
-    return Sql(argument.sql())
+        return float(argument.name) if not argument.name.isdigit() else int(argument.name)
+    if isinstance(argument, exp.Array) or function_of(argument) == "array":
+        items = [_constant(item) for item in argument.expressions]
+        return items if None not in items else None
+    return None

@@ -8,8 +8,8 @@ from lockstep.api.sql.expressions import function_of
 from lockstep.api.sql.scope import Scope
 from lockstep.durations import duration_us
 from lockstep.errors import ExpressionError, LockstepError, PlanError
-from lockstep.plan.expression import Column
-from lockstep.plan.steps import EventTime, Rename, Select, Step, WithColumns, event_times_before
+from lockstep.plan.event_times import distance_us
+from lockstep.plan.steps import event_times_before
 from lockstep.plan.windows import Session, Sliding, Tumbling
 
 _WRITTEN = {
@@ -23,13 +23,12 @@ _SIZES = {"tumble": (1,), "hop": (2,), "session": (1,), "window": (1, 2), "sessi
 
 
 def window_of(call: exp.Anonymous, scope: Scope) -> Tumbling | Sliding | Session:
-    """The window that a call in GROUP BY means, its time checked to be the event time of the stream (LS0234)."""
+    """The window that a call in GROUP BY means."""
     name = function_of(call)
     if len(call.expressions) - 1 not in _SIZES[name]:
         raise scope.query.error(
             "LS0234", f"{name}() has {len(call.expressions)} arguments", call, hint=f"{_WRITTEN[name]}."
         )
-    _check_time(call.expressions[0], call, scope)
     sizes = [_duration(argument, call, scope) for argument in call.expressions[1:]]
     try:
         return _made(name, sizes)
@@ -85,14 +84,24 @@ def _duration(argument: exp.Expression, call: exp.Anonymous, scope: Scope) -> in
     return found
 
 
-def _check_time(time: exp.Expression, call: exp.Anonymous, scope: Scope) -> None:
-    """Refuse a window over anything but the event time: it is what closes windows."""
+def time_of(call: exp.Anonymous, scope: Scope) -> str:
+    """The column that a window is over: the event time of the stream, or a bound of an earlier window (LS0234)."""
+    time = call.expressions[0]
     declared = event_times_before(scope.stream._step)
     if not declared:
         raise _no_event_time(time, call, scope)
     resolved = scope.require(time) if isinstance(time, exp.Column) else None
-    if resolved is not None and not resolved.fields and is_event_time(resolved.column, scope.stream._step):
-        return
+    if resolved is not None and not resolved.fields:
+        if distance_us(resolved.column, scope.stream._step) is not None:
+            return resolved.column
+        if resolved.column == "window_start":
+            raise scope.query.error(
+                "LS0234",
+                "window_start does not follow event time here",
+                time,
+                why="the windows before it have no fixed length: results do not come in the order of their starts.",
+                hint=f"{function_of(call)}(window_end, ...).",
+            )
     raise scope.query.error(
         "LS0234",
         f"the window is not over the stream's event time, {declared[-1].time}",
@@ -112,22 +121,3 @@ def _no_event_time(time: exp.Expression, call: exp.Anonymous, scope: Scope) -> E
         why="a window closes when event time has passed its end.",
         hint=f'{table} = {table}.event_time("{column}", out_of_order="5 seconds"), then job.sql(..., {table}={table}).',
     )
-
-
-def is_event_time(column: str, step: Step) -> bool:
-    """Whether a column of a step's output is the event time itself, perhaps under another name."""
-    if isinstance(step, EventTime):
-        return isinstance(step.time, Column) and step.time.name == column
-    before = column
-    if isinstance(step, (Select, WithColumns)):
-        named = dict(step.selection if isinstance(step, Select) else step.additions)
-        value = named.get(column, Column(column))
-        if not isinstance(value, Column):
-            return False
-        before = value.name
-    elif isinstance(step, Rename):
-        before = {new: old for old, new in step.renames}.get(column, column)
-    elif step.stateful:
-        # A window's result carries the time of its end.
-        return column in ("window_start", "window_end") and column in step.columns
-    return bool(step.inputs) and all(before in given.columns and is_event_time(before, given) for given in step.inputs)

@@ -11,6 +11,7 @@ from lockstep.chaos.actions.processes import continue_all, stopped_below, victim
 from lockstep.chaos.vocabulary import Action, Deed, Need, Part, RunningJob
 from lockstep.control.processes import kill_tree
 from lockstep.faults.orders import Harm, Orders, Window, WindowOrder
+from lockstep.store.protocols import state_stage
 
 REACHED_S_MAX = 15.0
 """Every epoch passes every window, and a heartbeat makes one every second: by then it was reached, or never is."""
@@ -128,7 +129,8 @@ class BetweenTwoSinks(CrashWindow):
         if (reason := super().missing(running)) is not None:
             return reason
         head = running.store.head()
-        sinks = {one.sink for one in running.store.digests(max(0, head.epoch - 1))} if head is not None else set()
+        digests = running.store.digests(max(0, head.epoch - 1)) if head is not None else []
+        sinks = {one.sink for one in digests if state_stage(one.sink) is None}
         return None if len(sinks) > 1 else "the job has one sink"
 
 

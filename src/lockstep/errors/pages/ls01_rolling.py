@@ -8,9 +8,11 @@ PAGES: dict[str, Page] = {
     "LS0170": Page(
         "An aggregate that cannot be added up record by record",
         """\
-Where results are given for each record, and in windows with triggers, Lockstep adds records up itself,
-in their order. It knows count, count_if, count_distinct, sum, avg, min, max, min_by, max_by, bool_and,
-bool_or, bit_and, bit_or, bit_xor, collect_set, collect_list, first and last, each on its own.
+Where results are given for each record, in windows with triggers, and where an aggregate of Spark would
+depend on the order of records, Lockstep adds records up itself. It knows count, count_if,
+count_distinct, approx_count_distinct, sum, avg, min, max, min_by, max_by, bool_and, bool_or, bit_and,
+bit_or, bit_xor, collect_set, collect_list, first, last, median, percentile, stddev, variance, covar
+and corr (pop and samp), each on its own. A percentile is a number from 0 to 1, or a list of them.
 
 An expression around aggregates belongs into the step after: instead of
     .agg(mean=F.sum("ms") / F.count("*"), per_record=True)
@@ -20,9 +22,10 @@ write
     "LS0171": Page(
         "An aggregate over a type that it does not take",
         """\
-Sums and averages are of numbers, bool_and, bool_or and count_if of booleans, bit_and and its like of
-whole numbers; min, max and what has to tell values apart need a type with an order, which a map has
-not. Nothing is converted silently. Convert first, for example F.sum(F.col("ms").cast("bigint")).""",
+Sums, averages, percentiles and spreads are of numbers, bool_and, bool_or and count_if of booleans,
+bit_and and its like of whole numbers; min, max and what has to tell values apart need a type with an
+order, which a map has not. Nothing is converted silently. Convert first, for example
+F.sum(F.col("ms").cast("bigint")).""",
     ),
     "LS0172": Page(
         "The initial value of a fold does not fit its schema",

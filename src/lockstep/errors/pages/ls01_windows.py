@@ -58,6 +58,24 @@ time= of a window is "event", "processing" or "ingestion". An assigner of your o
 of a subclass of ls.WindowAssigner with a method assign(record) that returns a list of pairs
 (start, end) of datetimes.""",
     ),
+    "LS0166": Page(
+        "A window over a column that does not follow event time",
+        """\
+A window closes when event time has passed its end. So the column that puts records into windows,
+over= of .window(...), is the event time itself, or lies at a fixed distance from it: window_end of the
+results of an earlier window of event time, and window_start if that window has a fixed length (a
+session has none).
+
+Another column of the results of a window can be declared as their event time:
+.event_time("closed_at", out_of_order="1 minute").""",
+    ),
+    "LS0167": Page(
+        "The top of nothing, or of too many",
+        """\
+.top(3, by="delay") keeps three records for each key and window, and gives each its rank. The number is
+a whole one from 1 to 1000. For more, write the records to a sink and sort them there, or use
+.process(function, schema=...), which sees all records of a window.""",
+    ),
     "LS0360": Page(
         "A window assigner returned something that is no list of windows",
         """\

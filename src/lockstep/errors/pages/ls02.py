@@ -59,12 +59,10 @@ Between reading and aggregating, Spark moves records between tasks, and they arr
 Functions such as first, last, collect_list, max_by, mode or stddev give another result for another
 order (stddev in its last digits only, but a digit is enough for two replicas to disagree).
 
-first, last, collect_list, min_by and max_by can be computed in the order of the records, by Lockstep itself,
-where each stands alone: .agg(newest=F.last("price")), and what is made of it in .with_columns(...).
-
-Aggregates that do not depend on the order: count, count_if, sum, avg, min, max, bool_and, bool_or,
-bit_and, bit_or, bit_xor, approx_count_distinct, collect_set. "The value at the latest time" is
-F.max(F.struct("at", "value")); the error names a replacement for the very function.""",
+Some of them Lockstep computes itself, where they stand on their own: .agg(spread=F.stddev("ms")),
+.agg(worst=F.max_by("tail", "delay")). What is inside a larger expression or a text goes to Spark, and
+is refused: compute the parts under names of their own, then .with_columns(...). For the others the
+error names a replacement.""",
     ),
     "LS0206": Page(
         "There is no such function or method",
@@ -157,7 +155,7 @@ it give null: F.try_add, F.try_subtract, F.try_multiply, try_cast(x AS int).""",
         "A function that makes no sense in a stream",
         """\
 Some functions of pyspark are about whole tables (sorting, row_number, broadcast), make several
-records of one (explode), keep every value in the state (median), or register Python code (udf). A
+records of one (explode), or register Python code (udf). A
 stream has no end, and a step of a job is more than a function. The error names what to use: mostly
 .flat_map, .map, or .key_by(...).window(...).agg(...).""",
     ),

@@ -44,7 +44,10 @@ Windows are over the event time of the stream, because that is what closes them:
             logins=logins)
 window(at, size), window(at, size, step), tumble(at, size), hop(at, step, size), session(at, gap) and
 session_window(at, gap) can be used, one in a query. Lengths are texts ('1 minute') or intervals (INTERVAL 1
-MINUTE). In SELECT, window_start and window_end are there.""",
+MINUTE). In SELECT, window_start and window_end are there.
+
+Over the results of an earlier window, window(window_end, '1 hour') puts them into hours by the end of their
+windows, window(window_start, ...) by the start if these have a fixed length.""",
     ),
     "LS0235": Page(
         "GROUP BY and the SELECT list do not fit together",

@@ -48,7 +48,15 @@ seeds the other replica anew. With three or more the majority is right: the odd 
 anew and the job goes on, and if the published copy was the odd one the message says so.
 
 The copy that was not published is kept under .lockstep/jobs/JOB/divergences/ as Parquet, named by
-epoch, sink and replica. `lockstep ledger` marks the epochs whose digests differ.""",
+epoch, sink and replica. `lockstep ledger` marks the epochs whose digests differ.
+
+If the message speaks of the state of a stage, no output differs yet: replicas compare their state too,
+where one has joined and every state_digest_every_epochs epochs. It is judged in the same way, except
+that of two replicas the one that has just joined is taken to be wrong, and seeded anew. If the job has
+stopped, neither of two had just joined: remove replicas/NAME/checkpoint* of the one you trust less
+(a machine with errors in its log, a disk that was full) under .lockstep/jobs/JOB, and start the job:
+it is seeded from the other. on_divergence="continue" does that by itself, with the one that the
+message names first.""",
     ),
     "LS0604": Page(
         "A checkpoint is damaged",

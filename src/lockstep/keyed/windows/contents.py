@@ -203,7 +203,12 @@ def in_order(kept: list[Element]) -> list[Element]:
     >>> [values for _, values, _ in in_order(kept)]
     ['c', 'a', 'd', 'b']
     """
-    return sorted(kept, key=lambda element: (element[0] is not None, element[0] or 0, element[2]))
+    return sorted(kept, key=time_and_position)
+
+
+def time_and_position(element: Element) -> tuple[bool, int, Position]:
+    """What puts records in order."""
+    return element[0] is not None, element[0] or 0, element[2]
 
 
 def _as_many(made: Any) -> Iterable[Any]:

@@ -7,6 +7,7 @@ purpose: whatever is imported here delays the JVM.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -28,6 +29,7 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 PROPERTIES = "{properties}"
 """In a command: the file with the JVM's settings. Not arguments: everybody on the machine can read those."""
 _PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 _POLL_S = 0.01
 _TIMEOUT_S = 120.0
 
@@ -151,10 +153,9 @@ def outlive_parent() -> None:
 
 
 def _at_parents_end(number: int) -> None:
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    # Called between fork and exec too, where nothing may be imported.
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 @contextmanager

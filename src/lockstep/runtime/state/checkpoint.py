@@ -55,6 +55,14 @@ def batch_epoch(checkpoint: Path, batch: int) -> int:
     return int(offsets.pop())
 
 
+def batch_of(checkpoint: Path, epoch: int) -> int | None:
+    """The newest batch that computes ``epoch``, None if Spark does not keep it any more."""
+    for batch in reversed(_batches(checkpoint / "offsets")):
+        if (found := batch_epoch(checkpoint, batch)) <= epoch:
+            return batch if found == epoch else None
+    return None
+
+
 def standing(checkpoint: Path) -> Standing | None:
     """Where the checkpoint stands, None if nothing was committed yet. Raises LS0604 if it is damaged."""
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,7 +26,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from lockstep.compile.digests import HASHES, digest_text, hash_columns
+from lockstep.compile.digests import HASHES, add_sums, digest_text, hash_columns
 from lockstep.runtime.state.state_metadata import StateOperator, state_operators
 
 _INDEX = "index"
@@ -39,25 +38,31 @@ _HALF = (1 << 32) - 1
 def state_digest(spark: SparkSession, checkpoint: Path, batch: int, *, exact_floats: bool = True) -> dict[str, str]:
     """Operator ("0 symmetricHashJoin") -> digest of its rows after ``batch``; empty for a query without state.
 
-    One Spark job. The query may be running: a committed version does not change, and is there as long as Spark keeps
-    it. Without ``exact_floats`` floats in aggregates are left out: they depend on the order of addition.
+    The query may be running: a committed version does not change, and is there as long as Spark keeps it. Without
+    ``exact_floats`` floats are left out, and bytes that may hold some: they depend on the order of addition.
+
+    A small Spark job for each store, one after the other: between two of them an epoch has its turn, even where there
+    is only one core.
     """
-    operators = state_operators(checkpoint, batch)
-    if not operators:
-        return {}
-    # Added up in halves: a sum of whole hashes would overflow.
+    digests: dict[str, str] = {}
+    with _plain_name(checkpoint) as folder:
+        for operator in state_operators(checkpoint, batch):
+            rows, sums = 0, (0, 0)
+            for options in _readings(operator):
+                frame = _hashed(spark, folder, batch, operator, options, exact_floats=exact_floats)
+                more, added = _added_up(frame)
+                rows, sums = rows + more, add_sums(sums, added)
+            digests[f"{operator.number} {operator.name}"] = digest_text(rows, sums)
+    return digests
+
+
+def _added_up(frame: DataFrame) -> tuple[int, tuple[int, int]]:
+    """How many rows there are, and the sums of their hashes: added up in halves, since whole ones would overflow."""
     sums = [sf.sum(sf.col(name).bitwiseAND(sf.lit(_HALF))) for name in HASHES]
     sums += [sf.sum(sf.shiftrightunsigned(sf.col(name), 32)) for name in HASHES]
-    with _plain_name(checkpoint) as folder:
-        frames = [
-            _rows(spark, folder, batch, operator, options, exact_floats=exact_floats)
-            for operator in operators
-            for options in _readings(operator)
-        ]
-        rows = reduce(DataFrame.union, frames).groupBy("operator").agg(sf.count("*"), *sums).collect()
-    found = {row[0]: digest_text(row[1], (row[2] + (row[4] << 32), row[3] + (row[5] << 32))) for row in rows}
-    empty = digest_text(0, (0, 0))
-    return {f"{one.number} {one.name}": found.get(one.number, empty) for one in operators}
+    (row,) = frame.agg(sf.count("*"), *sums).collect()
+    low, high = (row[1] or 0, row[2] or 0), (row[3] or 0, row[4] or 0)
+    return row[0], (low[0] + (high[0] << 32), low[1] + (high[1] << 32))
 
 
 @contextmanager
@@ -80,7 +85,7 @@ def _readings(operator: StateOperator) -> Iterator[dict[str, str]]:
         yield from ({"storeName": store.name} for store in operator.stores)
 
 
-def _rows(
+def _hashed(
     spark: SparkSession,
     checkpoint: Path,
     batch: int,
@@ -89,7 +94,7 @@ def _rows(
     *,
     exact_floats: bool,
 ) -> DataFrame:
-    """The number of the operator and two hashes for every row that one reading gives."""
+    """Two hashes for every row that one reading gives."""
     reader = spark.read.format("statestore").option("operatorId", operator.number).option("batchId", batch)
     frame = reader.options(**options).load(str(checkpoint))
     (what,) = options.values()
@@ -104,7 +109,7 @@ def _rows(
         and _is_comparable(field.dataType, operator, exact_floats=exact_floats)
     ]
     flat = frame.select(sf.lit(what).alias("store"), *columns)
-    return flat.select(sf.lit(operator.number).alias("operator"), *hash_columns(flat.schema, "state"))
+    return flat.select(*hash_columns(flat.schema, "state"))
 
 
 def _numbered(kind: StructType) -> StructType:
@@ -118,9 +123,9 @@ def _is_comparable(kind: DataType, operator: StateOperator, *, exact_floats: boo
     """
     if isinstance(kind, VariantType) or (isinstance(kind, MapType) and not top):
         return False
-    if operator.name in _AGGREGATES and isinstance(kind, BinaryType):
+    if isinstance(kind, BinaryType) and (operator.name in _AGGREGATES or not exact_floats):
         return False
-    if operator.name in _AGGREGATES and isinstance(kind, FloatType | DoubleType) and not exact_floats:
+    if isinstance(kind, FloatType | DoubleType) and not exact_floats:
         return False
     return all(_is_comparable(one, operator, exact_floats=exact_floats, top=False) for one in _inner(kind))
 

@@ -225,7 +225,8 @@ def may_wait(progress: Sequence[Progress], replica: str, now_us: int) -> bool:
 
 def situation_of(store: Store, replica: str, own: Standing | None, sound: bool, now_us: int) -> Situation:
     """What the store says when ``replica`` has to choose."""
-    accused = {one.published_by for one in store.divergences() if not one.verdict}
+    open_ones = [one for one in store.divergences() if not one.verdict]
+    accused = {who for one in open_ones for who in (one.published_by, str(Holder(one.replica, one.incarnation)))}
     others = [one for one in store.progress() if one.replica != replica and is_live(one, now_us)]
     holders = {one.replica: Holder(one.replica, one.incarnation) for one in others}
     # Nobody is seeded from a party to a disagreement that is not judged yet: it could be the one that is wrong.
