@@ -118,7 +118,7 @@ class Count(ls.Bolt):
 
 
 class Sum(ls.Bolt):
-    """The sum of all numbers so far, in one place: in which order tuples of several tasks come there is not promised."""
+    """The sum of all numbers so far, in one place: the order of tuples from several tasks is not promised."""
 
     def execute(self, tuple: Any, collector: Any) -> None:
         self.state["sum"] = self.state.get("sum", 0) + (tuple.n or 0)
