@@ -9,6 +9,7 @@ States are plain data. ``add`` and ``merge`` may change the state they are given
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -399,5 +400,7 @@ def _widened(kind: pa.DataType, digits: int, scale: int) -> pa.DataType:
 
 
 def _normal(value: Any) -> Any:
-    """Both zeros of a float are one value."""
-    return 0.0 if isinstance(value, float) and value == 0.0 else value
+    """Both zeros of a float are one value, and so are the many forms of NaN."""
+    if not isinstance(value, float):
+        return value
+    return math.nan if math.isnan(value) else value + 0.0

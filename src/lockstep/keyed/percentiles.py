@@ -32,8 +32,9 @@ class Percentiles:
     def add(self, state: list[list[Any]], values: Values) -> list[list[Any]]:
         """With one more record."""
         if values[0] is not None:
-            # Both zeros are one value.
-            self._insert(state, float(values[0]) + 0.0, 1)
+            value = float(values[0])
+            # Both zeros are one value, and so are the many forms of NaN: the first to come must not show in the state.
+            self._insert(state, math.nan if math.isnan(value) else value + 0.0, 1)
         return state
 
     def merge(self, state: list[list[Any]], later: list[list[Any]]) -> list[list[Any]]:

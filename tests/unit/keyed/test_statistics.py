@@ -91,6 +91,13 @@ def test_decimals_of_any_length_are_added_up_exactly() -> None:
     assert spread.result(state) == 1.0
 
 
+@pytest.mark.parametrize("function", ["median", "max", "min", "collect_set", "count_distinct"])
+def test_which_form_of_nan_came_first_does_not_show_in_the_state(function: str) -> None:
+    totals = _totals({"value": call(function, "x")})
+    rows = [(None, None, value, None) for value in (math.nan, -math.nan)]
+    assert encode(_added(totals, rows)) == encode(_added(totals, rows[::-1]))
+
+
 def test_nobody_correlates_with_what_never_changes_and_a_line_with_itself_fully() -> None:
     rows = [(1, Decimal(5), 3.0, 1.0), (2, Decimal(5), 7.0, 2.0), (3, Decimal(5), 11.0, 3.0)]
     totals = _totals(
