@@ -210,7 +210,8 @@ class Replica:
     def _prepare(self, graph: Graph) -> tuple[Path, ...]:
         self.reporter.state = "seeding"
         version = graph.version(self.spec.code_hash)
-        return prepare(self.spec, self.store, self.holder, graph, version, self.settings.run)
+        again = self._seeds > 1
+        return prepare(self.spec, self.store, self.holder, graph, version, self.settings.run, again=again)
 
     def _start(self, graph: Graph, ready: Ready, checkpoints: tuple[Path, ...]) -> list[StreamingQuery]:
         stages, self.steps = ready.stages, graph.steps
