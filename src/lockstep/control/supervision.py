@@ -144,7 +144,7 @@ def _must_wait(replicas: Sequence[Seen], actions: Sequence[Action], head: int, s
 
 
 def is_booting(said: Progress | None) -> bool:
-    """Whether a replica that lives has no epoch under way yet, as far as its newest word tells."""
+    """Whether a replica that lives has computed no epoch yet, as far as its newest word tells: it may be in its first."""
     return said is None or said.state in BOOTING
 
 
