@@ -102,8 +102,9 @@ class StateReports(threading.Thread):
                 continue
             with self._turn(urgent=urgent) as is_ours:
                 if is_ours:
-                    self._settled.add((stage, epoch))
+                    # Settled afterwards: what the store refuses now is reported at a later look.
                     self._report(stage, epoch)
+                    self._settled.add((stage, epoch))
                     return True
         return False
 
