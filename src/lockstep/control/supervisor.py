@@ -21,7 +21,6 @@ from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.state_comparison import disagreements, fresh_replicas
 from lockstep.control.supervision import (
     BEHIND_TIMEOUT_S,
-    COMPUTING,
     Action,
     GiveUp,
     Held,
@@ -41,7 +40,7 @@ from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.patience import PATIENCE_S, patience
-from lockstep.store.protocols import Divergence, Entry, Holder, Progress, Store, state_stage, subject_text
+from lockstep.store.protocols import COMPUTING, Divergence, Entry, Holder, Progress, Store, state_stage, subject_text
 
 LOOK, TELL = "look", "tell"
 TICK_S = 0.1

@@ -1,4 +1,4 @@
-"""A second seed within one start: it replaces the first, and if there is none to be had the replica goes on as it is."""
+"""A second seed within one start: it replaces the first, and if there is none the replica goes on as it is."""
 
 from __future__ import annotations
 

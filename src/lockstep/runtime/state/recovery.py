@@ -22,7 +22,7 @@ from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state.checkpoint import Found, Plan, Standing
 from lockstep.runtime.state.folders import CheckpointFolders
 from lockstep.runtime.steps import Pause, Step, Steps, run
-from lockstep.store.protocols import Holder, Progress, Store
+from lockstep.store.protocols import BOOTING, Holder, Progress, Store
 
 FIND, TAKE_BACK, KEEP, COPY, SWAP, TELL = "find", "take back", "keep", "copy", "swap", "tell"
 OWN, SCRATCH = "own", "scratch"
@@ -30,7 +30,6 @@ OWN, SCRATCH = "own", "scratch"
 VERSION = "version"
 VERSION_FROM = "version-from"
 """Facts: the version of the code that runs, and the last epoch of the version before it."""
-_BOOTING = frozenset({"starting", "seeding"})
 _POLL_S = 0.5
 
 
@@ -245,7 +244,7 @@ def must_replay(at: Standing, head: int, observed: Mapping[str, int | None], tim
 
 def may_wait(progress: Sequence[Progress], replica: str, now_us: int) -> bool:
     """Whether another replica is booting: it may have something to start from in a moment."""
-    booting = [one for one in progress if one.replica != replica and one.state in _BOOTING]
+    booting = [one for one in progress if one.replica != replica and one.state in BOOTING]
     return any(abs(now_us - one.updated_us) < FRESH_S * US_PER_S for one in booting)
 
 
