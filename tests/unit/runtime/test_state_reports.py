@@ -219,6 +219,13 @@ def test_a_digest_that_the_store_refuses_is_reported_later(scene: Scene, monkeyp
     assert one.reports.look() and scene.states(10) == ["r0"]
 
 
+def test_reports_of_a_seed_that_was_replaced_end_though_the_replica_goes_on(scene: Scene) -> None:
+    one = scene.replica("r0")
+    one.reports.start()
+    one.reports.stop()
+    one.reports.join()
+
+
 def test_a_replica_that_began_with_nothing_has_no_state_to_report_at_its_beginning(scene: Scene) -> None:
     one = scene.replica("r0")
     assert Joined.from_text(scene.store.fact(joined_key("r0"))) == Joined(1, {1: -1})
