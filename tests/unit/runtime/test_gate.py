@@ -54,10 +54,10 @@ class Hanging:
 
     isActive = True  # noqa: N815 - Spark's name
 
-    def outputMode(self, mode: str) -> Hanging:  # noqa: N802, ARG002
+    def outputMode(self, mode: str) -> Hanging:  # noqa: N802
         return self
 
-    def option(self, name: str, value: str) -> Hanging:  # noqa: ARG002
+    def option(self, name: str, value: str) -> Hanging:
         return self
 
     def start(self) -> Hanging:
