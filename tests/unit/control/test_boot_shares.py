@@ -94,12 +94,11 @@ def test_a_boot_is_gentle_while_somebody_computes_and_hurries_when_nobody_does(j
     job.process("r1").code = -9
     job.tick()
     job.tick()
-    booting = job.process("r1")
-    assert len(job.started) == 3 and booting.gentle
+    assert len(job.started) == 3 and job.process("r1").gentle
     job.process("r0").code = -9
     job.tick()
     job.tick()
-    assert not booting.gentle, "everybody waits for it now"
+    assert not job.process("r1").gentle, "everybody waits for it now"
     assert [name for name, _ in job.started] == ["r0", "r1", "r1", "r0"] and not job.process("r0").gentle
 
 
