@@ -118,7 +118,9 @@ class Recovery:
         if taken is None:
             yield from self._keep(own)
         else:
-            yield from self._replace(choice, taken, keep_old=own is None or self.prefer_peer)
+            # What it was told to distrust has been set aside by the first seed.
+            distrusted = self.prefer_peer and not self.again
+            yield from self._replace(choice, taken, keep_old=own is None or distrusted)
 
     def _choose(self, own: Sequence[Standing] | None) -> Steps[str]:
         """The choice; if there is none yet but another replica is booting, wait for that one."""
@@ -222,8 +224,7 @@ def prepare(
     folder_of = partial(replica_folder, Path(spec.store), spec.job)
     checkpoints = CheckpointFolders(folder_of, len(graph.stages), store, holder, plan, version)
     time_steps = [[step.id for step in stage.event_times] for stage in graph.stages]
-    # What it was told to distrust has been set aside by the first seed.
-    prefer_peer = spec.seed == "peer" and not again
+    prefer_peer = spec.seed == "peer"
     recovery = Recovery(store, holder, checkpoints, settings, plan, version, time_steps, prefer_peer, again=again)
     run(recovery.steps())
     return checkpoints.folders
