@@ -143,6 +143,11 @@ def test_sparks_own_steps_with_state_know_their_newest_row(trial: NewTrial) -> N
         cities = events.key_by("user", "city").agg(n=F.count("*"))
         cities.to(keyed("cities", "user"), name="cities")
         cities.to(keyed("pairs", "user", "city"), name="pairs")
+        counts = [
+            stream.key_by("user").agg(n=F.count("*"), name=name).with_columns(of=F.lit(name))
+            for stream, name in ((tags, "tagged"), (events, "visited"))
+        ]
+        counts[0].union(counts[1]).to(keyed("united", "user"), name="united")
         near = events.join(tags, on="user", between=("-1 minute", "1 minute"))
         near.select("user", "said", "tag").to(keyed("near", "user"), name="near")
         return made
@@ -155,5 +160,7 @@ def test_sparks_own_steps_with_state_know_their_newest_row(trial: NewTrial) -> N
     found = in_two_shapes(trial, job, [{"events": visits, "tags": tags}])
     assert found["cities"] == [("ann", f"city {11 * 7 % 12}", 1), (None, f"city {11 * 7 % 12}", 1)]
     assert found["pairs"] == [(user, f"city {n}", 1) for user in ("ann", None) for n in sorted(range(12), key=str)]
+    # The newest visit is ten seconds after the newest tag.
+    assert found["united"] == [("ann", 12, "visited"), (None, 12, "visited")]
     # Null equals nothing, so it joins nothing.
     assert found["near"] == [("ann", "11", "12")]

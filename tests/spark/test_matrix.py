@@ -31,6 +31,7 @@ def test_a_bit_of_everything_lives_through_everything(session: SparkSession, tmp
     assert [cell for cell in cells if cell.outcome != "ok"] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("plant", "job", "event"),
     [("old-check-state", "interval joins", "stop and start"), ("old-upsert", "keyed sinks", "output")],

@@ -14,8 +14,8 @@ from lockstep.errors import PlanError
 from lockstep.keyed.windows.custom import WindowAssigner, WindowFunction
 from lockstep.plan.accumulated import accumulated, needs_lockstep
 from lockstep.plan.columns import value_of
-from lockstep.plan.event_times import distance_us
-from lockstep.plan.expression import Alias, Call, Expression, Sql, unaliased
+from lockstep.plan.event_times import distance_us, moved
+from lockstep.plan.expression import Alias, Call, Expression, unaliased
 from lockstep.plan.schema import Schema, unknown_column
 from lockstep.plan.steps import WINDOW_COLUMNS, Aggregate, Named
 from lockstep.plan.triggers import AT_WATERMARK, UPDATES, Firing, Trigger
@@ -262,8 +262,7 @@ class WindowedStream:
         by_us = self._options.distance_us
         if not by_us:
             return results
-        moved = [Sql(f"timestamp_micros(unix_micros(`{name}`) + {by_us})").alias(name) for name in WINDOW_COLUMNS]
-        return results.with_columns(*moved)
+        return results.with_columns(*(moved(name, by_us).alias(name) for name in WINDOW_COLUMNS))
 
     def __getattr__(self, asked: str) -> NoReturn:
         explain_missing(self, asked, KEYED_SLIPS)

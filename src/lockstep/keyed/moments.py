@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from lockstep.keyed.sums import Values
+from lockstep.keyed.sums import EXACT, Values
 
 
 class Sums(NamedTuple):
@@ -105,7 +105,7 @@ def _whole(value: Any, scale: int) -> tuple[int, int]:
         numerator, denominator = value.as_integer_ratio()
         return numerator, denominator.bit_length() - 1
     if isinstance(value, Decimal):
-        return int(value.scaleb(scale)), 0
+        return int(value.scaleb(scale, EXACT)), 0
     return value, 0
 
 

@@ -16,7 +16,7 @@ from lockstep.store.types import spark_type
 Values = Sequence[Any]
 """The values of an accumulator's inputs for one record, in order."""
 
-_EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
+EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
 _SMALLEST = Decimal(1).scaleb(-18)
 _LONG_LIMIT = 2**63
 _QUOTIENT_DIGITS = 39
@@ -45,7 +45,7 @@ class WholeSum:
             return state
         if state is None:
             return value
-        return state + value if isinstance(value, int) else _EXACT.add(state, value)
+        return state + value if isinstance(value, int) else EXACT.add(state, value)
 
     def merge(self, state: Any, later: Any) -> Any:
         """Both parts' records."""
@@ -81,14 +81,14 @@ class FloatSum:
         if not -FLOAT_LIMIT < value < FLOAT_LIMIT:
             raise float_too_large()
         # The shortest text of the float, as Spark's cast to a decimal reads it.
-        exact = _EXACT.quantize(Decimal(repr(value)), _SMALLEST)
-        return _EXACT.add(total, exact), bits, count + 1
+        exact = EXACT.quantize(Decimal(repr(value)), _SMALLEST)
+        return EXACT.add(total, exact), bits, count + 1
 
     def merge(self, state: Any, later: Any) -> Any:
         """Both parts' records."""
         if state is None or later is None:
             return state or later
-        return _EXACT.add(state[0], later[0]), state[1] | later[1], state[2] + later[2]
+        return EXACT.add(state[0], later[0]), state[1] | later[1], state[2] + later[2]
 
     def result(self, state: Any) -> float | None:
         """The value of all that was added."""
@@ -121,7 +121,7 @@ class Average:
             whole = state[0] + later[0]
             # States keep to 64 bits where they can: beyond, a decimal holds any number.
             return whole if _is_long(whole) else Decimal(whole), state[1] + later[1]
-        return _EXACT.add(Decimal(state[0]), Decimal(later[0])), state[1] + later[1]
+        return EXACT.add(Decimal(state[0]), Decimal(later[0])), state[1] + later[1]
 
     def result(self, state: tuple[Any, int]) -> float | Decimal | None:
         """The value of all that was added."""
@@ -132,9 +132,9 @@ class Average:
             return float(total) / count
         if not _fits(total, self.sum_type):
             raise sum_too_large("avg", spark_type(self.sum_type))
-        quotient = _EXACT.divide(total, Decimal(count))
-        rounded = _EXACT.quantize(quotient, Decimal(1).scaleb(-_QUOTIENT_DIGITS))
-        value = _EXACT.quantize(rounded, Decimal(1).scaleb(-self.type.scale))
+        quotient = EXACT.divide(total, Decimal(count))
+        rounded = EXACT.quantize(quotient, Decimal(1).scaleb(-_QUOTIENT_DIGITS))
+        value = EXACT.quantize(rounded, Decimal(1).scaleb(-self.type.scale))
         if not _fits(value, self.type):
             raise sum_too_large("avg", spark_type(self.type))
         return value

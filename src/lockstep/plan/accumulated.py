@@ -62,7 +62,7 @@ def accumulated(expression: Expression, name: str, where: str) -> Accumulated:
     (<expression user>, <expression day>)
     """
     plain = unaliased(expression)
-    called = _from_sql(plain.text) if isinstance(plain, Sql) else _from_call(plain)
+    called = called_aggregate(plain)
     if called is None:
         raise _unknown(plain, name, where)
     function, arguments = called
@@ -79,6 +79,16 @@ def accumulated(expression: Expression, name: str, where: str) -> Accumulated:
     if function == "approx_count_distinct":
         return Accumulated(name, function, (_hash(arguments, name, where),))
     return Accumulated(name, function, arguments)
+
+
+def called_aggregate(expression: Expression) -> tuple[str, tuple[Expression, ...]] | None:
+    """The aggregate that an expression is one call of, with its arguments; None if it is anything else.
+
+    >>> called_aggregate(Sql("max(100 - n)")), called_aggregate(Sql("max(n) + 1"))
+    (('max', (<expression 100 - n>,)), None)
+    """
+    plain = unaliased(expression)
+    return _from_sql(plain.text) if isinstance(plain, Sql) else _from_call(plain)
 
 
 def needs_lockstep(values: Named) -> bool:
@@ -109,9 +119,9 @@ def as_call(expression: Expression) -> Expression:
     True
     """
     called = _from_sql(expression.text) if isinstance(expression, Sql) else None
-    if called is None or _is_there(called[1][0]) or (len(called[1]) != 1 and called[0] not in _SEVERAL_INPUTS):
+    if called is None or not called[1] or _is_there(called[1][0]):
         return expression
-    return Call(*called)
+    return Call(*called) if len(called[1]) == 1 or called[0] in _SEVERAL_INPUTS else expression
 
 
 def lay_out(values: Sequence[Accumulated], columns: Sequence[str]) -> Layout:

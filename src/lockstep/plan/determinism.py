@@ -7,6 +7,7 @@ keeps no order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +17,7 @@ from lockstep.plan.aggregates import names_by
 from lockstep.plan.expression import Call, Column, Expression, Sql, walk
 from lockstep.plan.signatures import column_strings
 
+_NOTHING_GIVEN = re.compile(r"\w+\s*\([\s,]*\)")
 Kind = Literal["clock", "host", "random", "order", "stream"]
 _CODES: dict[Kind, str] = {
     "clock": "LS0203",
@@ -269,6 +271,12 @@ def check_aggregate(expression: Expression, keys: Iterable[str], where: str) -> 
     """Refuse an aggregate that aggregates nothing (LS0225), twice (LS0224), or reads columns beside it (LS0225)."""
     check_deterministic(expression, where)
     found = _outermost_aggregates(expression)
+    if isinstance(expression, Sql) and _NOTHING_GIVEN.fullmatch(expression.text.strip()):
+        raise ExpressionError(
+            "LS0225",
+            f"{expression} in {where} is given nothing to aggregate",
+            hint="count(*) counts records; sum(price) adds a column up.",
+        )
     if not found and not any(isinstance(node, Sql) for node in walk(expression)):
         raise ExpressionError(
             "LS0225",

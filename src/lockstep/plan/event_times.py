@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from lockstep.plan.expression import Column
+import re
+
+from lockstep.plan.expression import Column, Expression, Sql
 from lockstep.plan.joins import WindowJoin
 from lockstep.plan.steps import Aggregate, EventTime, Rename, Select, Step, WithColumns
 from lockstep.plan.windowed import WindowStep
 from lockstep.plan.windows import Sliding, Tumbling, Window, window_time
+
+_MOVED = re.compile(r"timestamp_micros\(unix_micros\(`(\w+)`\) \+ (-?\d+)\)")
+
+
+def moved(column: str, by_us: int) -> Expression:
+    """A time that lies so much after that of a column.
+
+    >>> moved("window_end", -60_000_000)
+    <expression timestamp_micros(unix_micros(`window_end`) + -60000000)>
+    """
+    return Sql(f"timestamp_micros(unix_micros(`{column}`) + {by_us})")
 
 
 def distance_us(column: str, step: Step) -> int | None:
@@ -16,19 +29,28 @@ def distance_us(column: str, step: Step) -> int | None:
     """
     if isinstance(step, EventTime):
         return 0 if isinstance(step.time, Column) and step.time.name == column else None
-    before = column
+    before, after_us = column, 0
     if isinstance(step, (Select, WithColumns)):
         named = dict(step.selection if isinstance(step, Select) else step.additions)
-        value = named.get(column, Column(column))
-        if not isinstance(value, Column):
+        found_there = _moved_column(named.get(column, Column(column)))
+        if found_there is None:
             return None
-        before = value.name
+        before, after_us = found_there
     elif isinstance(step, Rename):
         before = {new: old for old, new in step.renames}.get(column, column)
     elif step.stateful:
         return _of_window(column, step)
     found = {distance_us(before, given) if before in given.columns else None for given in step.inputs}
-    return found.pop() if len(found) == 1 else None
+    distance = found.pop() if len(found) == 1 else None
+    return None if distance is None else distance + after_us
+
+
+def _moved_column(value: Expression) -> tuple[str, int] | None:
+    """The column that a value is, and by how much it was moved (:func:`moved`); None if it is anything else."""
+    if isinstance(value, Column):
+        return value.name, 0
+    text = _MOVED.fullmatch(value.text) if isinstance(value, Sql) else None
+    return None if text is None else (text[1], int(text[2]))
 
 
 def _of_window(column: str, step: Step) -> int | None:

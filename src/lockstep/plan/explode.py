@@ -11,6 +11,7 @@ from lockstep.plan.encode import details
 from lockstep.plan.expression import Column, Expression
 from lockstep.plan.schema import Field, Schema, check_names
 from lockstep.plan.steps import _OneInput
+from lockstep.plan.updates import Updates, updates_of
 
 MAP_NAMES = 2
 
@@ -79,3 +80,13 @@ def _(step: Explode) -> str:
 @details.register
 def _(step: Explode) -> dict[str, Any]:
     return {"value": step.value.to_json(), "names": list(step.names), "outer": step.outer}
+
+
+@updates_of.register
+def _(step: Explode) -> Updates | None:
+    """A newer array may be without an element that an older one had: that row is replaced by none."""
+    found = updates_of(step.input)
+    if found is None:
+        return None
+    key = found.key.intersection(step.columns).difference(step.names)
+    return Updates(found.by, key, hidden_by=found.hidden_by or step)

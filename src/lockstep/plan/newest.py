@@ -15,7 +15,8 @@ def keeps_positions(stage: Stage) -> frozenset[int]:
     """The ids of the aggregations and joins that keep the newest position of what they put together.
 
     Their results have no position of their own. A keyed sink needs one where it may get several rows of a key in one
-    epoch: from a join, and from an aggregation by more than the sink's key. State grows by it, so nobody else pays.
+    epoch: from a join, from an aggregation by more than the sink's key, from several aggregations through a union.
+    State grows by it, so nobody else pays.
     """
     found: set[int] = set()
     for sink in stage.sinks:
@@ -37,9 +38,11 @@ def _look(stage: Stage, step: Step, told_apart: frozenset[str], found: set[int])
             found.add(id(step))
     if step.stateful:
         return
+    # Each of several streams may have a row of a key, however well it tells its own apart.
+    kept = frozenset() if isinstance(step, Union) and len(step.streams) > 1 else columns_before(step, told_apart)
     for before in step.inputs:
         if not stage.is_cut(step, before):
-            _look(stage, before, columns_before(step, told_apart), found)
+            _look(stage, before, kept, found)
 
 
 def columns_before(step: Step, names: frozenset[str]) -> frozenset[str]:

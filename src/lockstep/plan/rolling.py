@@ -11,7 +11,7 @@ from lockstep.plan.columns import check_known
 from lockstep.plan.determinism import check_scalar
 from lockstep.plan.draw import words
 from lockstep.plan.encode import details, function_name, named_json
-from lockstep.plan.expression import Column, Expression
+from lockstep.plan.expression import Call, Column, Expression
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.schema import Field, Schema, check_names
 from lockstep.plan.steps import Named
@@ -225,6 +225,15 @@ def _(step: _Rolling) -> Updates | None:
     """Results after each record are records of their own."""
     aggregates = step.aggregates if isinstance(step, RollingAggregate) else ()
     return None if step.per_record else rolling_updates(step, step.key_names, aggregates)
+
+
+@aggregation_of.register
+def _(step: RollingExtreme) -> Added:
+    """Of rows that are alike in what they are compared by the first stays, so all else in them has to be the same."""
+    compared = Call("max" if step.largest else "min", (step.by,))
+    by = step.by.name if isinstance(step.by, Column) else ""
+    others = tuple((name, Call("collect_set", (Column(name),))) for name in step.record_columns if name != by)
+    return Added(step.keys[0] or (), (("__by", compared), *others))
 
 
 @aggregation_of.register

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from lockstep.errors import PlanError
-from lockstep.plan.aggregates import MEANINGS, canonical, moving
+from lockstep.plan.accumulated import called_aggregate
+from lockstep.plan.aggregates import MEANINGS, moving
 from lockstep.plan.columns import referenced_columns
-from lockstep.plan.expression import Call, Column, Expression, Literal, Sql, unaliased, walk
+from lockstep.plan.expression import Call, Column, Expression, Literal, Sql, walk
 from lockstep.plan.loops import ROUND, LoopHead
 from lockstep.plan.steps import (
     WINDOW_COLUMNS,
@@ -37,12 +38,20 @@ from lockstep.plan.steps import (
 
 _IDEMPOTENT = frozenset(name for name, meaning in MEANINGS.items() if meaning.repeats and not meaning.ordered)
 """Aggregates to which it is the same whether a value comes once or many times."""
-_CALLED = re.compile(r"\s*(\w+)\s*\(\s*(distinct\b)?[^()]*\)\s*", re.IGNORECASE)
-_COMPARED = re.compile(r"\s*`?(\w+)`?\s*(>=?|<=?)\s*-?\d+(\.\d+)?\s*")
+_NUMBER = r"-?\d+(?:\.\d+)?"
+_COMPARED = re.compile(rf"\s*`?(\w+)`?\s*(>=?|<=?)\s*{_NUMBER}\s*")
+_MIRRORED = re.compile(rf"\s*{_NUMBER}\s*(>=?|<=?)\s*`?(\w+)`?\s*")
+_NOT_NULL = re.compile(r"\s*(?:`?(\w+)`?\s+is\s+not\s+null|not\s+`?(\w+)`?\s+is\s+null)\s*", re.IGNORECASE)
 _WORDS = re.compile(r"\w+")
+_QUOTED = re.compile(r"(`[^`]*`)|'[^']*'")
 _JOINED = re.compile(r"\s+(?:and|or)\s+(?=(?:[^']*'[^']*')*[^']*$)", re.IGNORECASE)
 """Outside of quotes."""
+_CASE = re.compile(r"\bcase\b", re.IGNORECASE)
 _COMPARISONS = {"operator.gt": ">", "operator.ge": ">=", "operator.lt": "<", "operator.le": "<="}
+_HAS_VALUE = "is not null"
+_MIRROR = str.maketrans("<>", "><")
+_NO_COLUMN = ""
+"""Stands for the epoch time among what is read: no column is called so, hence none of a key."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,8 @@ def rolling_updates(step: Step, keys: Iterable[str], aggregates: Named) -> Updat
     names = frozenset(keys)
     if ROUND in names and any(isinstance(before, LoopHead) for before in upstream(step)):
         return None
-    functions = {name: function_of(value) for name, value in aggregates}
+    called = {name: called_aggregate(value) for name, value in aggregates}
+    functions = {name: found[0] for name, found in called.items() if found is not None}
     rising = frozenset(name for name, function in functions.items() if function in moving("up"))
     falling = frozenset(name for name, function in functions.items() if function in moving("down"))
     return Updates(step, names, rising, falling)
@@ -186,13 +196,18 @@ def _is_right(added: Added, before: Step, found: Updates) -> bool:
         return False
     if added.in_windows and not _stays_in_window(before, found):
         return False
-    for _, value in added.aggregates:
-        function, read = function_of(value), _reads(value, before)
-        of_keys = function in _IDEMPOTENT and read <= found.key
-        highest = (function == "max" and read <= found.rising) or (function == "min" and read <= found.falling)
-        if not (read and (of_keys or highest)):
-            return False
-    return True
+    return all(_adds_nothing(value, before, found) for _, value in added.aggregates)
+
+
+def _adds_nothing(aggregate: Expression, before: Step, found: Updates) -> bool:
+    """Whether an aggregate is the same without the rows that were replaced: of keys, or the top of what only rises."""
+    function, arguments = called_aggregate(aggregate) or ("", ())
+    read = _reads(aggregate, before)
+    if function in _IDEMPOTENT and read and read <= found.key:
+        return True
+    # Of an expression over a rising column nobody knows which way it moves: 100 - n falls.
+    moved = {"max": found.rising, "min": found.falling}.get(function, frozenset())
+    return len(arguments) == 1 and isinstance(arguments[0], Column) and _is_one_of(arguments[0].name, moved)
 
 
 def _stays_in_window(before: Step, found: Updates) -> bool:
@@ -201,30 +216,31 @@ def _stays_in_window(before: Step, found: Updates) -> bool:
     return all((made := updates_of(time)) is not None and _reads(time.time, time) <= made.key for time in declared)
 
 
-def function_of(value: Expression) -> str:
-    """The aggregate function that an expression is a call of; empty if it is more than that."""
-    plain = unaliased(value)
-    name = ""
-    if isinstance(plain, Call):
-        name = plain.name
-    elif isinstance(plain, Sql) and (called := _CALLED.fullmatch(plain.text)) is not None:
-        name = "count_distinct" if called[2] else called[1].lower()
-    return canonical(name)
-
-
 def _reads(value: Expression, before: Step) -> frozenset[str]:
     """The columns that an expression reads; of a text in SQL all that it could."""
     read = set(referenced_columns(value))
-    texts = [part.text for part in walk(value) if isinstance(part, Sql)]
+    if any(isinstance(part, Call) and part.name.startswith("lockstep.") for part in walk(value)):
+        read.add(_NO_COLUMN)
+    texts = [_without_constants(part.text) for part in walk(value) if isinstance(part, Sql)]
     words = {word.lower() for text in texts for word in _WORDS.findall(text)}
-    return frozenset(read | {name for name in before.columns if name.lower() in words})
+    return frozenset(read | {name for name in before.columns if words.issuperset(_WORDS.findall(name.lower()))})
+
+
+def _without_constants(text: str) -> str:
+    """A text in SQL without the texts in it, unless it is hard to tell where these end."""
+    return text if set('"\\') & set(text) else _QUOTED.sub(r"\1 ", text)
+
+
+def _is_one_of(column: str, names: Iterable[str]) -> bool:
+    """Whether a column is one of these: to Spark case does not count."""
+    return column.lower() in {name.lower() for name in names}
 
 
 def _parts(condition: Expression) -> list[Expression]:
     """The conditions that AND and OR join, as far as it is easy to see: if each stays true, all together do."""
     if isinstance(condition, Call) and condition.name in ("operator.and", "operator.or"):
         return [part for one in condition.children for part in _parts(one)]
-    if isinstance(condition, Sql) and not set('"()') & set(condition.text):
+    if isinstance(condition, Sql) and not set('"()') & set(condition.text) and not _CASE.search(condition.text):
         return [Sql(part) for part in _JOINED.split(condition.text)]
     return [condition]
 
@@ -233,22 +249,44 @@ def _stays_true(part: Expression, before: Step, found: Updates) -> bool:
     """Whether a condition that holds for a row holds for every newer one."""
     if _reads(part, before) <= found.key:
         return True
-    column, sign = "", ""
-    if isinstance(part, Sql) and (compared := _COMPARED.fullmatch(part.text)) is not None:
-        column, sign = compared[1], compared[2]
-    elif isinstance(part, Call) and part.name in _COMPARISONS:
-        left, right = part.args
-        if isinstance(left, Column) and isinstance(right, Literal):
-            column, sign = left.name, _COMPARISONS[part.name]
-    return column in (found.rising if sign.startswith(">") else found.falling)
+    column, sign = _compared_text(part.text) if isinstance(part, Sql) else _compared_call(part)
+    # What only rises or only falls passes over nulls, so a value never becomes null again.
+    if sign == _HAS_VALUE:
+        return _is_one_of(column, found.rising | found.falling)
+    return _is_one_of(column, found.rising if sign.startswith(">") else found.falling)
+
+
+def _compared_text(text: str) -> tuple[str, str]:
+    """The column that a text compares with a number, and how, as if the column stood on the left; else nothing."""
+    if (compared := _COMPARED.fullmatch(text)) is not None:
+        return compared[1], compared[2]
+    if (mirrored := _MIRRORED.fullmatch(text)) is not None:
+        return mirrored[2], mirrored[1].translate(_MIRROR)
+    not_null = _NOT_NULL.fullmatch(text)
+    return ("", "") if not_null is None else (not_null[1] or not_null[2], _HAS_VALUE)
+
+
+def _compared_call(part: Expression) -> tuple[str, str]:
+    """The same of what operators and methods build."""
+    match part:
+        case Call("column.isNotNull" | "isnotnull", (Column(name),)):
+            return name, _HAS_VALUE
+        case Call("isnotnull", (str(name),)):
+            return name, _HAS_VALUE
+        case Call(name, (Column(column), Literal())) if name in _COMPARISONS:
+            return column, _COMPARISONS[name]
+        case Call(name, (Literal(), Column(column))) if name in _COMPARISONS:
+            return column, _COMPARISONS[name].translate(_MIRROR)
+        case _:
+            return "", ""
 
 
 def _added_again(step: Step, found: Updates) -> PlanError:
     return PlanError(
         "LS0126",
-        f'{step.where} adds up the results of "{found.by.id}", which replace each other',
-        why=f'"{found.by.id}" gives the new total of a key in every epoch that changes it. Added up, every total would '
-        "be counted beside those it replaces.",
+        f'{step.where} adds up, or ranks, the results of "{found.by.id}", which replace each other',
+        why=f'"{found.by.id}" gives the new total of a key in every epoch that changes it. Every total would count '
+        "beside those it replaces.",
         hint="aggregate the records themselves, by the keys of this step; or in windows, whose results are final: "
         "GROUP BY ..., window(at, '1 minute').",
     )

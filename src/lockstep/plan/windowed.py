@@ -13,7 +13,7 @@ from lockstep.plan.accumulated import Accumulated, Layout, lay_out
 from lockstep.plan.aggregates import MEANINGS
 from lockstep.plan.draw import words
 from lockstep.plan.encode import details, function_name, named_json
-from lockstep.plan.expression import Column, Expression
+from lockstep.plan.expression import Call, Column, Expression
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.schema import Schema, check_names
 from lockstep.plan.steps import WINDOW_COLUMNS, Named, event_times_before
@@ -346,6 +346,13 @@ def _(step: WindowStep) -> Updates | None:
 
 @aggregation_of.register
 def _(step: WindowStep) -> Added | None:
-    if not isinstance(step.computation, Aggregation):
-        return None
-    return Added(step.keys[0] or (), step.computation.aggregates, in_windows=True)
+    aggregates: Named = ()
+    match step.computation:
+        case Aggregation():
+            aggregates = step.computation.aggregates
+        case Top(by=by, rank=rank):
+            # A list of records: each update would have a rank of its own.
+            aggregates = ((rank, Call("collect_list", (by,))),)
+        case _:
+            return None
+    return Added(step.keys[0] or (), aggregates, in_windows=True)

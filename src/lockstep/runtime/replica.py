@@ -32,6 +32,7 @@ from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.compile.tasks import is_one_task
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
+from lockstep.connect.put_back import readings
 from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.tables import copies_in, look_in
 from lockstep.errors import LockstepError, RunError, StoreError
@@ -424,8 +425,9 @@ def compiled(
         # Spark's workers cannot import the job's file, so its functions travel whole.
         cloudpickle.register_pickle_by_value(sys.modules[name])
     frames = source_frames(session, spec, drain_flag, tasks_max, gate)
-    dead_letters = DeadLetterWriter(spec.store, spec.job)
-    return compile_job(job.job.graph(), frames, dead_letters, one_task=is_one_task(session, tasks_max))
+    graph = job.job.graph()
+    dead_letters = DeadLetterWriter(spec.store, spec.job, readings((one.id, one.spec) for one in graph.sources))
+    return compile_job(graph, frames, dead_letters, one_task=is_one_task(session, tasks_max))
 
 
 def warmed_up(ready: Ready, spec: ReplicaSpec, folder: Path, tasks_max: int, should_stop: Callable[[], bool]) -> Ready:

@@ -46,6 +46,12 @@ def test_over_moves_the_windows_and_their_bounds_back() -> None:
     assert hours.columns == ("window_start", "window_end", "most")
     aggregate = hours._step.inputs[0]
     assert aggregate.window == Tumbling(60 * MINUTE_US, 999_999)  # type: ignore[attr-defined]
+    days = hours.window(ls.tumbling("1 day"), over="window_end").agg(most=F.max("most"))
+    assert distance_us("window_end", hours._step) == 2
+    assert distance_us("window_start", hours._step) == 2 - 60 * MINUTE_US
+    day_us = 24 * 60 * MINUTE_US
+    assert days._step.inputs[0].window == Tumbling(day_us, day_us - 2)  # type: ignore[attr-defined]
+    assert distance_us("window_end", days._step) == 3
     same = hits().window(ls.tumbling("1 hour"), over="at").agg(n=F.count("*"))
     assert same._step.window == Tumbling(60 * MINUTE_US)  # type: ignore[attr-defined]
 

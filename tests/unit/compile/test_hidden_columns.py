@@ -68,13 +68,15 @@ def test_positions_are_carried_to_keyed_sinks_and_no_further() -> None:
     ambiguous = job.source("ambiguous", ls.journal("ambiguous", schema="user string, city string"))
     newest_city = ambiguous.key_by("user", "city").agg(n=F.count("*"), name="newest_city")
     newest_city.to(ls.sqlite("out.db", table="cities", key="user"), name="cities")
+    one, two = (ambiguous.key_by("user").agg(n=F.count("*"), name=name) for name in ("one", "two"))
+    one.union(two).to(ls.sqlite("out.db", table="united", key="user"), name="united")
     graph = job.graph()
     ordered = ordered_sinks(graph.stages)
-    assert ordered == {"keyed", "counts", "cities"}
+    assert ordered == {"keyed", "counts", "cities", "united"}
     asked = {name: one.position for stage in graph.stages for name, one in hidden_of(stage, ordered).items()}
     assert asked == {"left": True, "right": False, "counted": False, "ambiguous": True}
     state = {step["id"]: "newest_position" in step for step in graph.fingerprint()["stateful"]}
-    assert state == {"by_city": False, "newest_city": True}
+    assert state == {"by_city": False, "newest_city": True, "one": True, "two": True}
 
 
 def test_a_journal_inside_the_job_keeps_the_order_if_a_reader_asks_for_positions() -> None:

@@ -83,6 +83,14 @@ def test_a_spread_does_not_depend_on_how_far_the_values_are_from_zero(far: float
     assert spread.result(state) == 5 / 3
 
 
+def test_decimals_of_any_length_are_added_up_exactly() -> None:
+    spread = accumulator(accumulator_of(call("var_pop", "x"), "v"), [pa.decimal128(38, 0)])
+    state = spread.initial()
+    for value in (10**30 + 1, 10**30 + 3):
+        state = spread.add(state, (Decimal(value),))
+    assert spread.result(state) == 1.0
+
+
 def test_nobody_correlates_with_what_never_changes_and_a_line_with_itself_fully() -> None:
     rows = [(1, Decimal(5), 3.0, 1.0), (2, Decimal(5), 7.0, 2.0), (3, Decimal(5), 11.0, 3.0)]
     totals = _totals(

@@ -119,6 +119,8 @@ def test_an_aggregate_needs_many_records() -> None:
     ("expression", "code"),
     [
         (Column("n") + 1, "LS0225"),
+        (Sql("count()"), "LS0225"),
+        (Sql(" sum ( ) "), "LS0225"),
         (call("sum", call("max", "n")), "LS0224"),
         (call("sum", "n") + Column("n"), "LS0225"),
         (call("sum", "n") + call("abs", "n"), "LS0225"),

@@ -36,6 +36,7 @@ def _sql(text: str) -> Made:
 
 
 COUNTS = "select user, city, count(*) n, sum(ms) total, max(ms) slowest, avg(ms) mean from a group by user, city"
+LAST = "select user, city, max(struct(ms, user)) m from a group by user, city"
 MINUTES = "select user, city, count(*) n from a group by user, city, window(at, '1 minute')"
 
 
@@ -49,6 +50,14 @@ MINUTES = "select user, city, count(*) n from a group by user, city, window(at, 
         (f"select town, sum(m) from (select upper(city) town, n * 2 m from ({COUNTS})) group by town", "LS0126"),
         # Old totals add nothing here that the newest do not.
         (f"select city, max(n) from ({COUNTS}) group by city", ""),
+        (f"select city, max(N) from ({COUNTS}) group by city", ""),
+        (f"select city, min(-slowest) from ({COUNTS}) group by city", "LS0126"),
+        (f"select city, max(-n) from ({COUNTS}) group by city", "LS0126"),
+        (f"select city, max(100 - n) from ({COUNTS}) group by city", "LS0126"),
+        (f"select city, max(m.user) from ({LAST}) group by city", "LS0126"),
+        (f"select city, max(seen) from (select city, epoch_time() seen, user from ({COUNTS})) group by city", "LS0126"),
+        (f"select city, collect_set(upper(user)) from ({COUNTS}) group by city", ""),
+        (f"select city, collect_set(if(user = 'n total', 1, 2)) from ({COUNTS}) group by city", ""),
         (f"select city, collect_set(user) from ({COUNTS}) group by city", ""),
         # Final results are records.
         (f"select city, sum(n) from ({MINUTES}) group by city", ""),
@@ -65,10 +74,17 @@ def test_what_replaces_itself_is_not_added_up(query: str, code: str) -> None:
         (f"select * from ({COUNTS}) where mean > 5", "LS0127"),
         (f"select * from ({COUNTS}) where n < 5", "LS0127"),
         (f"select * from ({COUNTS}) where n > 5 or total > 3", "LS0127"),
+        (f"select * from ({COUNTS}) where 5 > n", "LS0127"),
+        (f"select * from ({COUNTS}) where total is not null", "LS0127"),
+        (f"select * from ({COUNTS}) where case when user = 'a' and n > 5 then false else true end", "LS0127"),
+        (f"select * from ({COUNTS}) where city = 'Rome' and concat(city, 'it\\'s') = 'x' and mean > 5", "LS0127"),
         ("select user, city, sum(ms) as s from a group by user, city having s > 100 and city = 'Rome'", "LS0127"),
         # What passed once passes for ever.
         (f"select * from ({COUNTS}) where n >= 5 and slowest > 7 and user <> 'root'", ""),
         (f"select * from ({COUNTS}) where city in ('Rome', 'Bonn')", ""),
+        (f"select * from ({COUNTS}) where city = 'total' and user <> 'n'", ""),
+        (f"select * from ({COUNTS}) where 5 <= n and 7.5 < slowest", ""),
+        (f"select * from ({COUNTS}) where n is not null and slowest is not null", ""),
         (f"select user, city, mean > 5 as is_slow from ({COUNTS})", ""),
         (f"select * from ({MINUTES}) where n < 5", ""),
     ],
@@ -119,6 +135,12 @@ def _near(events: Any, tags: Any) -> Any:
         # A result after each record is a record: the first visit of a user stays the first.
         (lambda _, events: _by_user(events).count(as_="n", per_record=True).filter("n = 1"), ""),
         (lambda _, events: events.filter("ms > 5"), ""),
+        (lambda _, events: _by_user(events).agg(n=F.count("*")).filter(F.lit(5) < F.col("n")), ""),
+        (lambda _, events: _by_user(events).agg(n=F.count("*")).filter(F.lit(5) > F.col("n")), "LS0127"),
+        (lambda _, events: _by_user(events).agg(n=F.max("ms")).filter(F.col("n").isNotNull()), ""),
+        (lambda _, events: _by_user(events).agg(n=F.max("ms")).filter(F.isnotnull("n")), ""),
+        (lambda _, events: _by_user(events).agg(n=F.max("ms")).filter(F.col("n").isNull()), "LS0127"),
+        (lambda _, events: _by_user(events).agg(cities=F.collect_set("city")).explode("cities", as_="city"), "LS0127"),
         (lambda _, events: _by_user(events).window(ls.tumbling("1 m")).agg(n=F.count("*")).filter("n < 5"), ""),
         (
             lambda _, events: (
@@ -130,6 +152,60 @@ def _near(events: Any, tags: Any) -> Any:
 )
 def test_the_methods_are_checked_like_the_queries(made: Made, code: str) -> None:
     assert _refusal(made, _keyed("user")) == code
+
+
+def _counts(events: Any) -> Any:
+    return _by_user(events, "city").agg(n=F.count("*"))
+
+
+def _ever(stream: Any) -> Any:
+    return stream.window(ls.global_()).updates()
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        # Ten updates of one count would be ten records, and have the first ten ranks.
+        (lambda _, events: _ever(_by_user(_counts(events))).top(3, by="n"), "LS0126"),
+        (lambda _, events: _ever(_by_user(_counts(events))).top(3, by="city"), "LS0126"),
+        (lambda _, events: _ever(_by_user(events)).top(3, by="ms"), ""),
+        (lambda _, events: _by_user(events, "city").agg(mean=F.avg("ms")).key_by("user").max_by("mean"), "LS0126"),
+        (lambda _, events: _by_user(_counts(events)).max_by("n"), ""),
+        (lambda _, events: _by_user(_counts(events)).max_by("n", per_record=True), ""),
+        (lambda _, events: _by_user(_counts(events)).min_by("n"), "LS0126"),
+        (lambda _, events: _by_user(_counts(events)).max_by(-F.col("n")), "LS0126"),
+        (lambda _, events: _by_user(events, "city").agg(n=F.min("ms")).key_by("user").min_by("n"), ""),
+        # Of equal counts the first stays, and the other columns are those of a row that was replaced.
+        (
+            lambda _, events: (
+                _by_user(events, "city").agg(n=F.count("ms"), last=F.max("at")).key_by("user").max_by("n")
+            ),
+            "LS0126",
+        ),
+        (lambda _, events: _by_user(_counts(events)).max_by("city"), "LS0126"),
+        (lambda _, events: _by_user(_counts(events)).agg(m=F.max(-F.col("n"))), "LS0126"),
+        (lambda _, events: _by_user(_counts(events)).agg(m="max(100 - n)"), "LS0126"),
+        (lambda _, events: _by_user(_counts(events)).agg(m="max(n)"), ""),
+        (
+            lambda _, events: (
+                _by_user(events)
+                .agg(cities=F.collect_set("city"))
+                .explode("cities", as_="city")
+                .key_by("city")
+                .agg(n=F.count("*"))
+            ),
+            "LS0126",
+        ),
+        (
+            lambda _, events: (
+                _by_user(events).max_by("ms").with_columns(seen=ls.epoch_time()).key_by("user").agg(n=F.max("seen"))
+            ),
+            "LS0126",
+        ),
+    ],
+)
+def test_a_row_that_was_replaced_has_no_rank_and_is_no_extreme(made: Made, code: str) -> None:
+    assert _refusal(made, ls.files("out")) == code
 
 
 def test_a_round_of_a_loop_is_final() -> None:

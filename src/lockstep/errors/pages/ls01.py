@@ -132,15 +132,17 @@ depends on where epochs are cut.
 
 Aggregate the records themselves by the keys of the second step (count(*) instead of sum(n)), or use
 windows, whose results are final. Where old totals add nothing that the newest one does not, the job is
-not refused: the largest of counts, or the set of the keys. Results after each record
-(per_record=True) are records, and process functions see every update: what they add up is yours.""",
+not refused: the largest of counts, or the set of the keys. In .top(...) one key would have several
+ranks, so it is always refused; .max_by("n") is fine if n never falls and all other columns are keys.
+Results after each record (per_record=True) are records, and process functions see every update: what
+they add up is yours.""",
     ),
     "LS0127": Page(
         "A keyed sink would keep a row that was replaced",
         """\
 The rows of a rolling aggregation replace each other, and a keyed sink keeps the newest row that comes
-as far as the sink. After a filter (WHERE or HAVING on such results) or a join, a new result may not
-come: ann's average falls below the limit, and the sink still has her old row, for ever.
+as far as the sink. After a filter (WHERE or HAVING on such results), a join or an explode, a new result
+may not come: ann's average falls below the limit, and the sink still has her old row, for ever.
 
 A condition that stays true is not refused: one on the keys, a count or a maximum above a number, a
 minimum below one. For others write all rows, with the condition as a column

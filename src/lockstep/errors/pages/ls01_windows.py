@@ -63,8 +63,8 @@ of a subclass of ls.WindowAssigner with a method assign(record) that returns a l
         """\
 A window closes when event time has passed its end. So the column that puts records into windows,
 over= of .window(...), is the event time itself, or lies at a fixed distance from it: window_end of the
-results of an earlier window of event time, and window_start if that window has a fixed length (a
-session has none).
+results of an earlier window of event time (of any number of them, one over the other), and window_start
+if that window has a fixed length (a session has none).
 
 Another column of the results of a window can be declared as their event time:
 .event_time("closed_at", out_of_order="1 minute").""",

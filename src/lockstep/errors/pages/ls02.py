@@ -186,7 +186,7 @@ The result is a stream again, which .filter("n > 5") and the others can use.""",
         "An aggregation without an aggregate function",
         """\
 .agg(...) makes one record out of many. Each of its columns has to say how: F.count("*"),
-F.sum("price"), F.max("at"). A column beside an aggregate function (F.sum("a") + F.col("b")) has
-many values, so it must be one of the keys, or be aggregated too.""",
+F.sum("price"), F.max("at"); as a text "count(*)", not "count()". A column beside an aggregate function
+(F.sum("a") + F.col("b")) has many values, so it must be one of the keys, or be aggregated too.""",
     ),
 }
