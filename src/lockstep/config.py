@@ -132,7 +132,8 @@ class SparkSettings(_Strict):
     conf: Mapping[str, str] = Field(default_factory=dict)
     """Any `spark.*` setting; they may also stand in the table directly, as people paste them.
 
-    The values of keys that look like secrets (password, token, access key, ...) are in no log, event or error."""
+    The values of keys that look like secrets (password, token, access key, ...) are in no log, event or error; those of
+    less than six characters are hidden only where settings are shown."""
 
     def model_post_init(self, context: object, /) -> None:
         """Whoever has read a secret must not tell it."""

@@ -16,15 +16,18 @@ from typing import IO, TextIO
 
 SECRET_KEYS = (
     "(?i)secret|password|passwd|passphrase|token|credential|"  # noqa: S105 - the word, not one
-    "(access|account|api|private|shared|storage|encryption).?key"
+    "(access|account|api|private|shared|storage|encryption).?key|"
+    r"fs\.azure\.sas\.|sasl\.jaas\.config"
 )
 """What the key of a secret looks like; a regular expression that Java reads in the same way."""
 REDACTED = "*********(redacted)"
 """What Spark writes, too."""
 _HIDDEN_LENGTH_MIN = 6
-"""Shorter values ("true" of `...token.enabled`) are words of their own in other texts."""
+"""Shorter values ("true" of `...token.enabled`) are words of their own in other texts: there they are not hidden."""
 
 _secret_key = re.compile(SECRET_KEYS)
+_password_inside = re.compile(r"""password\s*=\s*["']([^"']+)""", re.IGNORECASE)
+"""In a login's configuration (JAAS): what complains about it may name the password alone."""
 _hidden: set[str] = set()
 """The values that this process knows and tells nobody."""
 
@@ -40,7 +43,9 @@ def redacted(conf: Mapping[str, str]) -> dict[str, str]:
 
 def hide_secrets(conf: Mapping[str, str]) -> None:
     """From now on the values of secrets among these settings are in no text that this process lets out."""
-    _hidden.update(value for key, value in conf.items() if _secret_key.search(key) and len(value) >= _HIDDEN_LENGTH_MIN)
+    values = [value for key, value in conf.items() if _secret_key.search(key)]
+    values += [inside for value in values for inside in _password_inside.findall(value)]
+    _hidden.update(value for value in values if len(value) >= _HIDDEN_LENGTH_MIN)
 
 
 def without_secrets(text: str) -> str:

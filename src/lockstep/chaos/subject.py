@@ -49,11 +49,6 @@ class Subject:
         """The sinks that can be compared: those that hold each epoch once and can be read."""
         return tuple(sink for sink in self.graph.sinks if _comparable(sink))
 
-    @property
-    def is_builtin(self) -> bool:
-        """Whether it is the job that chaos brings along."""
-        return self.loaded.path == BUILTIN.resolve()
-
 
 def load_subject(job: str | None, reference: Path | None) -> Subject:
     """The job in a file (without one, the built-in), refused if chaos could not drive it or read its output."""

@@ -67,7 +67,8 @@ def dead_letters(
 
     Mend the cause first (the schema, the function), run the job with it, then put them back: a line of a file goes into
     a new file beside the old one, a record of a journal is appended to it. Which ones are put back is remembered: a
-    second call puts back nothing twice.
+    second call puts back nothing twice. What cannot be put back stays, with the reason: a record of a file that a
+    function could not take is found again only while the source has the schema that it was read with.
 
     [bold]Examples[/bold]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated
@@ -96,7 +96,7 @@ def socket_(
         target = stack.enter_context(opened_journal(project, journal, wanted, partitions))
         # Made when the first line is refused: most journals never have it.
         name = dead_letters.journal_name(journal + INGEST)
-        aside = cache(lambda: stack.enter_context(opened_journal(project, name, dead_letters.SCHEMA, 1)))
+        aside = cache(lambda: stack.enter_context(closing(dead_letters.open_letters(project.store, name))))
         keeper = Keeper(target, aside, tally, format)
         stop = stack.enter_context(stop_on_signals())
         try:
@@ -181,12 +181,12 @@ class Keeper:
     def _set_aside(self, refused: Sequence[Refused]) -> None:
         import pyarrow as pa
 
-        from lockstep.store.dead_letters import Letter, readable, rows
+        from lockstep.store.dead_letters import Letter, raw_bytes, readable, rows
 
         source = self._tally.journal
         seen = self._tally.records + self._tally.set_aside
         letters = [
-            Letter("ingest socket", source, "", seen + index, readable(one.line), one.reason)
+            Letter("ingest socket", source, "", seen + index, readable(one.line), one.reason, raw=raw_bytes(one.line))
             for index, one in enumerate(refused)
         ]
         journal = self._aside()

@@ -23,7 +23,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from lockstep.connect.text_records import CsvEnds, Ends, csv_records, quote_trouble
+from lockstep.connect.text_records import Ends, Trouble, csv_rows, line_ends
 from lockstep.store.values import NumberText, Unfit, converter, record_converter
 
 _HAS_ZONE = r"(Z|[+-]\d{2}(:?\d{2})?)$"
@@ -89,8 +89,8 @@ def csv_table(
         raise CorruptContent(
             f"its header has no column (or two) called {', '.join(missing)}; it has: {', '.join(names)}", 1
         )
-    rows = _CsvRows(schema, names, set_aside)
-    return pa.concat_tables([schema.empty_table(), *rows.tables(data, first_line)])
+    text = _CsvText(schema, names, set_aside)
+    return pa.concat_tables([schema.empty_table(), *text.tables(data, first_line)])
 
 
 def parquet_table(path: Path, row_groups: Sequence[int], schema: pa.Schema) -> pa.Table:
@@ -226,45 +226,42 @@ class _JsonLines:
 
 
 @dataclass(frozen=True)
-class _CsvRows:
+class _CsvText:
     """All of it by Arrow, or halves of it, down to the rows that are bad.
 
-    Arrow takes a quote that is never closed for text up to the end, and with it all rows that follow. So where quotes
-    look doubtful rows are checked first; of one whose quotes cannot be meant only the first line is bad.
+    Arrow takes a quote that is never closed for text up to the end, and with it all rows that follow. So it is given
+    only rows whose quotes can be meant.
     """
 
     schema: pa.Schema
     names: list[str]
     set_aside: SetAside
 
-    def tables(self, data: bytes, first_line: int) -> Iterator[pa.Table]:
-        while data.strip():
-            found = csv_records(data)
-            until, trouble = _first_trouble(data, found) if found.doubtful else (len(data), "")
-            rows = found.ends[: int(np.searchsorted(found.ends, until, side="right"))]
-            yield from self._halves(data[:until], rows, first_line)
-            first_line += data.count(b"\n", 0, until)
-            data = data[until:]
-            if trouble:
-                line, _, data = data.partition(b"\n")
-                self.set_aside(BadRecord(first_line, line.removesuffix(b"\r"), trouble))
-                first_line += 1
+    def tables(self, data: bytes, first_line: int) -> list[pa.Table]:
+        rows = csv_rows(data)
+        bad = [(one.start, data[one.start : one.end], one.why) for one in rows.troubles]
+        lengths = rows.ends - rows.starts
+        tables = list(self._halves(_without(data, rows.troubles), np.cumsum(lengths), rows.starts, bad))
+        lines = line_ends(data) if bad else np.empty(0)
+        for start, record, why in sorted(bad):
+            line = first_line + int(np.searchsorted(lines, start, side="right"))
+            self.set_aside(BadRecord(line, record.removesuffix(b"\n").removesuffix(b"\r"), why))
+        return tables
 
-    def _halves(self, data: bytes, ends: Ends, first_line: int) -> Iterator[pa.Table]:
-        """``ends`` are the ends of the rows in ``data``."""
+    def _halves(self, data: bytes, ends: Ends, starts: Ends, bad: list[tuple[int, bytes, str]]) -> Iterator[pa.Table]:
+        """``ends`` are the ends of the rows in ``data``, ``starts`` where they stand in the whole text."""
         if not data.strip():
             return
         try:
             yield self._table(data)
         except _ARROW_FAILED as error:
             if len(ends) == 1:
-                self.set_aside(BadRecord(first_line, data.rstrip(b"\r\n"), _csv_reason(str(error), self.names)))
+                bad.append((int(starts[0]), data, _csv_reason(str(error), self.names)))
                 return
             half = len(ends) // 2
             middle = int(ends[half - 1])
-            yield from self._halves(data[:middle], ends[:half], first_line)
-            lines = data.count(b"\n", 0, middle)
-            yield from self._halves(data[middle:], ends[half:] - middle, first_line + lines)
+            yield from self._halves(data[:middle], ends[:half], starts[:half], bad)
+            yield from self._halves(data[middle:], ends[half:] - middle, starts[half:], bad)
 
     def _table(self, data: bytes) -> pa.Table:
         try:
@@ -276,16 +273,12 @@ class _CsvRows:
                 raise error from None
 
 
-def _first_trouble(data: bytes, found: CsvEnds) -> tuple[int, str]:
-    """Where the first row begins whose quotes cannot be meant, and why; the end of the text if there is none."""
-    start = 0
-    for end in found.ends.tolist():
-        # Most rows are short, on one line and with closed quotes: only others are walked through.
-        row = data[start:end]
-        if (b"\n" in row[:-1] or row.count(b'"') % 2) and (trouble := quote_trouble(row)):
-            return start, trouble
-        start = end
-    return len(data), ""
+def _without(data: bytes, troubles: Sequence[Trouble]) -> bytes:
+    if not troubles:
+        return data
+    begins = [0, *(one.end for one in troubles)]
+    ends = [*(one.start for one in troubles), len(data)]
+    return b"".join(data[begin:end] for begin, end in zip(begins, ends, strict=True))
 
 
 def _csv_reason(error: str, names: list[str]) -> str:

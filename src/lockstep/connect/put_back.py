@@ -7,12 +7,15 @@ names of files and the keys of appends follow from that note alone. So a call th
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +24,10 @@ import pyarrow.parquet as pq
 
 from lockstep.connect.disk import disk_trouble, inside, put_if_absent
 from lockstep.connect.formats import json_lines
-from lockstep.connect.protocols import ROWS_PER_CHUNK_BITS, Place
+from lockstep.connect.protocols import ROWS_PER_CHUNK_BITS, Place, SourceSide
 from lockstep.connect.registry import source_side
 from lockstep.connect.specs import FilesSource, JournalSource, spec_from_json
+from lockstep.connect.text_records import csv_record_ends
 from lockstep.errors import LockstepError
 from lockstep.plan.specs import SourceSpec
 from lockstep.store.dead_letters import RECORD_CHARACTERS_MAX, DeadLetters, Handling, Letter, journal_name
@@ -48,19 +52,43 @@ def sources_text(sources: Iterable[tuple[str, SourceSpec]]) -> str:
     return json.dumps({name: {"kind": spec.kind, **spec.to_json()} for name, spec in sources})
 
 
+def readings(sources: Iterable[tuple[str, SourceSpec]]) -> dict[str, str]:
+    """How each source is read, by name: letters of functions carry it.
+
+    The rows of a chunk are counted without those that are bad, and what is bad follows from the schema. So a position
+    in a file means a record only together with the schema and the format that it was counted with.
+    """
+    return {name: _reading(spec) for name, spec in sources}
+
+
+def _reading(spec: object) -> str:
+    if isinstance(spec, FilesSource):
+        counted: list[object] = [spec.kind, spec.format, spec.schema.to_json()]
+    elif isinstance(spec, JournalSource):
+        counted = [spec.kind, spec.name]
+    else:
+        return ""
+    return hashlib.sha256(json.dumps(counted).encode()).hexdigest()[:16]
+
+
 def put_back(
     place: Place, facts: Facts, dead_letters: DeadLetters, letters: Sequence[Letter], *, whole_record: bool
 ) -> PutBack:
     """Put these letters back, and end what an earlier call left half done."""
     done = PutBack()
     doing = _Doing(place, _specs(facts), done)
-    for handling in dead_letters.handlings():
-        if handling.how == "put-back" and not handling.done:
-            numbers = set(handling.numbers)
-            doing.perform([one for one in dead_letters.letters(handled=True) if one.number in numbers])
+    for left in dead_letters.handlings():
+        if left.how == "put-back" and not left.done:
+            numbers = set(left.numbers)
+            begun = [one for one in dead_letters.letters(handled=True) if one.number in numbers]
+            doing.look(begun, whole_record=True)
+            doing.note_done(begun)
+            # Names follow from the letters that are noted. So those that stay leave the note before anything is done.
+            handling = dead_letters.release(left, done.stay)
+            doing.perform([one for one in begun if one.number not in done.stay])
             dead_letters.end(handling)
             letters = [one for one in letters if one.number not in numbers]
-    done.stay = {one.number: why for one in letters if (why := doing.why_not(one, whole_record=whole_record))}
+    doing.look(letters, whole_record=whole_record)
     wanted = [one for one in letters if one.number not in done.stay]
     if wanted:
         handling = dead_letters.begin(wanted, "put-back")
@@ -76,101 +104,182 @@ def dismiss(dead_letters: DeadLetters, letters: Sequence[Letter]) -> Handling:
     return handling
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Letters that go to one place."""
+
+    spec: FilesSource | JournalSource
+    letters: list[Letter]
+    header: bytes | None
+    """That of lines of a file, empty where the format has none; None for the records of functions."""
+
+
 @dataclass
 class _Doing:
     place: Place
     specs: Mapping[str, object]
     done: PutBack
+    originals: dict[int, pa.Table] = field(default_factory=dict)
+    """The records of functions' letters as their sources have them, by the number of the letter."""
 
-    def why_not(self, letter: Letter, *, whole_record: bool) -> str:
-        """Why this letter cannot be put back, empty if it can."""
+    def look(self, letters: Sequence[Letter], *, whole_record: bool) -> None:
+        """Note of each letter that cannot be put back why it stays; read the records of the others."""
+        originals = []
+        for letter in letters:
+            why = self._why_not(letter, whole_record=whole_record)
+            if why:
+                self.done.stay[letter.number] = why
+            elif letter.step != letter.source:
+                originals.append(letter)
+        self._read(originals)
+
+    def note_done(self, letters: Sequence[Letter]) -> None:
+        """What a killed call had put back does not stay, even if nobody could put it back again."""
+        for group in self._groups(letters):
+            if self._is_there(group):
+                for letter in group.letters:
+                    self.done.stay.pop(letter.number, None)
+
+    def perform(self, letters: Sequence[Letter]) -> None:
+        """Put these back. Names follow from the letters alone: it may be the second time."""
+        for group in self._groups(letters):
+            if not self._is_there(group):
+                self._put(group)
+            self.done.records += len({(one.partition, one.offset) for one in group.letters})
+            self.done.places.append(self._where(group))
+
+    def _groups(self, letters: Sequence[Letter]) -> list[_Group]:
+        """Letters by the place they go to; those that no place is known for are in none."""
+        found: dict[tuple[str, str, bytes | None], list[Letter]] = {}
+        for letter in letters:
+            is_line = letter.step == letter.source
+            header = self._header(letter) if is_line else None
+            found.setdefault((letter.source, letter.partition if is_line else "", header), []).append(letter)
+        return [
+            _Group(spec, group, header)
+            for (source, _, header), group in found.items()
+            if isinstance(spec := self.specs.get(source), FilesSource)
+            or (isinstance(spec, JournalSource) and header is None)
+        ]
+
+    def _why_not(self, letter: Letter, *, whole_record: bool) -> str:
+        """Why this letter cannot be put back, as far as it tells without its record; empty if it can."""
         spec = self.specs.get(letter.source)
         if not isinstance(spec, FilesSource | JournalSource):
             return "its source takes no records back"
         if letter.step != letter.source:
-            return self._why_not_original(letter) if whole_record else _PASSED
-        if not letter.record:
-            return "it stands for a part of a file that cannot be read at all; give a mended file a new name"
-        if len(letter.record) >= RECORD_CHARACTERS_MAX:
-            return "only its beginning is kept"
-        assert isinstance(spec, FilesSource), "a journal takes only what parses"
-        if not fnmatchcase(_file_name(letter, letter.number).name, spec.pattern):
-            return f"the source reads files like {spec.pattern}, and a new one beside {letter.partition} is none"
-        return ""
+            return _why_not_original(letter, spec) if whole_record else _PASSED
+        return _why_not_line(letter, spec)
 
-    def perform(self, letters: Sequence[Letter]) -> None:
-        """Nothing here may depend on anything but the letters: it may be the second time."""
-        groups: dict[tuple[str, str, bool], list[Letter]] = {}
+    def _read(self, letters: Sequence[Letter]) -> None:
+        """Read the records of letters again, each chunk once."""
+        chunks: dict[tuple[str, str, int], list[Letter]] = {}
         for letter in letters:
-            is_line = letter.step == letter.source
-            groups.setdefault((letter.source, letter.partition if is_line else "", is_line), []).append(letter)
-        for (source, _, is_line), group in groups.items():
+            position = letter.offset >> self._row_bits(letter.source)
+            chunks.setdefault((letter.source, letter.partition, position), []).append(letter)
+        for source in {source for source, _, _ in chunks}:
             spec = self.specs[source]
-            if is_line:
-                assert isinstance(spec, FilesSource)
-                self._write(spec, group[0], _lines_of(group, spec.format), len(group))
+            assert isinstance(spec, SourceSpec)
+            with closing(source_side(spec, self.place, source)) as side:
+                for (_, partition, position), group in sorted((at, of) for at, of in chunks.items() if at[0] == source):
+                    self._read_chunk(side, partition, position, group)
+
+    def _read_chunk(self, side: SourceSide, partition: str, position: int, letters: list[Letter]) -> None:
+        mask = (1 << self._row_bits(letters[0].source)) - 1
+        try:
+            batches = list(_batches(side, partition, position))
+        except (LockstepError, AssertionError, OSError) as error:
+            why = f"its record is gone: {error.fact if isinstance(error, LockstepError) else error}"
+            self.done.stay.update((one.number, why) for one in letters)
+            return
+        table = pa.Table.from_batches(batches, batches[0].schema if batches else pa.schema([]))
+        for letter in letters:
+            row = letter.offset & mask
+            if row < table.num_rows:
+                # Taken, not sliced: a slice would keep the whole chunk in memory.
+                self.originals[letter.number] = table.take([row])
             else:
-                self._put_originals(source, spec, group)
+                self.done.stay[letter.number] = "its record is gone: its source has no record at this position"
 
-    def _put_originals(self, source: str, spec: object, letters: list[Letter]) -> None:
+    def _header(self, letter: Letter) -> bytes:
+        spec = self.specs.get(letter.source)
+        is_csv = isinstance(spec, FilesSource) and spec.format == "csv"
+        return letter.record.encode()[: _header_length(letter)] if is_csv else b""
+
+    def _row_bits(self, source: str) -> int:
+        return ROWS_PER_CHUNK_BITS if isinstance(self.specs[source], FilesSource) else 0
+
+    def _originals_of(self, group: _Group) -> pa.Table:
         """A record may have failed in several steps, or several times in one: it goes back once."""
-        where = sorted({(one.partition, one.offset) for one in letters})
-        originals = pa.concat_tables([self._original(source, spec, *one) for one in where])
-        if isinstance(spec, JournalSource):
-            journal = open_journal(self.place.store, spec.name)
-            try:
-                journal.append_once(
-                    originals.cast(journal.schema), f"{journal_name(self.place.job)}/{letters[0].number}"
-                )
-            finally:
-                journal.close()
-            self._note(f"journal {spec.name}", originals.num_rows)
+        once = {(one.partition, one.offset): self.originals[one.number] for one in group.letters}
+        return pa.concat_tables([once[at] for at in sorted(once)])
+
+    def _is_there(self, group: _Group) -> bool:
+        if isinstance(group.spec, FilesSource):
+            return self._path(group.spec, group).exists()
+        with closing(open_journal(self.place.store, group.spec.name)) as journal:
+            return journal.was_appended(self._key(group))
+
+    def _where(self, group: _Group) -> str:
+        spec = group.spec
+        return str(self._path(spec, group)) if isinstance(spec, FilesSource) else f"journal {spec.name}"
+
+    def _key(self, group: _Group) -> str:
+        return f"{journal_name(self.place.job)}/{group.letters[0].number}"
+
+    def _path(self, spec: FilesSource, group: _Group) -> Path:
+        first = group.letters[0]
+        named = first if group.header is not None else _beside(first, spec)
+        return inside(self.place.project / spec.path, str(_file_name(named, first.number)))
+
+    def _put(self, group: _Group) -> None:
+        if isinstance(group.spec, JournalSource):
+            with closing(open_journal(self.place.store, group.spec.name)) as journal:
+                journal.append_once(self._originals_of(group).cast(journal.schema), self._key(group))
+        elif group.header is None:
+            self._write(self._path(group.spec, group), _file_of(self._originals_of(group), group.spec.format))
         else:
-            assert isinstance(spec, FilesSource)
-            self._write(spec, letters[0], _file_of(originals, spec.format), originals.num_rows)
+            self._write(self._path(group.spec, group), _lines_of(group.letters, group.header))
 
-    def _why_not_original(self, letter: Letter) -> str:
-        try:
-            self._original(letter.source, self.specs[letter.source], letter.partition, letter.offset)
-        except (LockstepError, AssertionError) as error:
-            return f"its record is gone: {error.fact if isinstance(error, LockstepError) else error}"
-        return ""
-
-    def _original(self, source: str, spec: object, partition: str, offset: int) -> pa.Table:
-        """The record as the source had it."""
-        assert isinstance(spec, SourceSpec)
-        bits = ROWS_PER_CHUNK_BITS if isinstance(spec, FilesSource) else 0
-        position, row = offset >> bits, offset & ((1 << bits) - 1)
-        side = source_side(spec, self.place, source)
-        try:
-            pieces = [
-                piece
-                for piece in side.slices({partition: position}, {partition: position + 1})
-                if piece.partition == partition
-            ]
-            table = pa.Table.from_batches([batch for piece in pieces for batch in side.read(piece)])
-        finally:
-            side.close()
-        return table.slice(row, 1)
-
-    def _write(self, spec: FilesSource, first: Letter, data: bytes, records: int) -> None:
-        folder = self.place.project / spec.path
-        named = first if first.step == first.source else _beside(first, spec)
-        path = inside(folder, str(_file_name(named, first.number)))
+    def _write(self, path: Path, data: bytes) -> None:
         with disk_trouble(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             put_if_absent(path, path.with_name(f".{path.name}.tmp"), data)
-        self._note(str(path), records)
-
-    def _note(self, where: str, records: int) -> None:
-        self.done.records += records
-        self.done.places.append(where)
 
 
 _PASSED = (
     "a function could not take it: put back, its record goes through the whole job again, also through the steps that "
     "had taken it (--whole-record does that)"
 )
+
+
+def _why_not_line(letter: Letter, spec: object) -> str:
+    if not letter.record:
+        return "it stands for a part of a file that cannot be read at all; give a mended file a new name"
+    if len(letter.record) >= RECORD_CHARACTERS_MAX:
+        return "only its beginning is kept"
+    if not isinstance(spec, FilesSource):
+        return "it is a line of a file, and its source reads a journal now"
+    if not fnmatchcase(_file_name(letter, letter.number).name, spec.pattern):
+        return f"the source reads files like {spec.pattern}, and a new one beside {letter.partition} is none"
+    return ""
+
+
+def _why_not_original(letter: Letter, spec: object) -> str:
+    if not letter.reading:
+        return "it was set aside by an older release, which did not note how its source was read"
+    if letter.reading != _reading(spec):
+        return (
+            "which record of its source it was cannot be told any more: its source is read in another way now "
+            "(schema or format), or it failed in a bolt; --export shows the record"
+        )
+    return ""
+
+
+def _batches(side: SourceSide, partition: str, position: int) -> Iterator[pa.RecordBatch]:
+    for piece in side.slices({partition: position}, {partition: position + 1}):
+        if piece.partition == partition:
+            yield from side.read(piece)
 
 
 def _specs(facts: Facts) -> dict[str, object]:
@@ -195,12 +304,21 @@ def _beside(letter: Letter, spec: FilesSource) -> Letter:
     return Letter(letter.step, letter.source, f"{letter.source}{suffix or '.' + spec.format}", 0, "", "")
 
 
-def _lines_of(letters: list[Letter], format: str) -> bytes:
-    records = [letter.record for letter in letters]
-    if format == "csv":
-        header = records[0].partition("\n")[0]
-        records = [header, *(record.partition("\n")[2] for record in records)]
-    return "".join(f"{record}\n" for record in records).encode()
+def _header_length(letter: Letter) -> int:
+    """How much of a CSV row's letter is the header, with its line end: names in quotes may span lines."""
+    ends = csv_record_ends(letter.record.encode())
+    return int(ends[0]) if len(ends) else 0
+
+
+def _lines_of(letters: list[Letter], header: bytes) -> bytes:
+    r"""Lines as they came, byte by byte.
+
+    >>> text = Letter("a", "a", "a.csv", 2, "n,s\n1,x", "")
+    >>> _lines_of([text, Letter("a", "a", "a.csv", 3, "n,s\n\\xe2", "", raw="4g==")], b"n,s\n")
+    b'n,s\n1,x\n\xe2\n'
+    """
+    lines = [base64.b64decode(one.raw) if one.raw else one.record.encode()[len(header) :] for one in letters]
+    return header + b"".join(line + b"\n" for line in lines)
 
 
 def _file_of(table: pa.Table, format: str) -> bytes:

@@ -21,13 +21,28 @@ _AFTER_CLOSING = np.frombuffer(b',\r\n"', np.uint8)
 _FIELD = re.compile(rb'(?:"[^"]*(?:""[^"]*)*("|\Z))?([^,\n]*)(?:([,\n])|\Z)')
 
 
-@dataclass(frozen=True)
-class CsvEnds:
-    """Positions just after each row of a CSV text, the last one too if only the text ends there."""
+_WINDOW_BYTES = 1 << 16
+"""So much is looked at with vectors at once; where quotes are doubtful, so much is walked through at most."""
 
+
+@dataclass(frozen=True)
+class Trouble:
+    """A line of a CSV text whose quotes cannot be meant as they stand."""
+
+    start: int
+    end: int
+    """Just after its line end."""
+    why: str
+
+
+@dataclass(frozen=True)
+class CsvRows:
+    """The rows of a CSV text: where each begins and ends, the last one too if only the text ends there."""
+
+    starts: Ends
     ends: Ends
-    doubtful: bool = False
-    """Whether a quote stands where none should, or is never closed: then rows are looked at one by one."""
+    troubles: list[Trouble]
+    """These lines are in no row."""
 
 
 def line_ends(data: bytes) -> Ends:
@@ -55,46 +70,87 @@ def csv_record_ends(data: bytes) -> Ends:
     return outside
 
 
-def csv_records(data: bytes) -> CsvEnds:
-    r"""The rows of a whole text.
+def csv_rows(data: bytes) -> CsvRows:
+    r"""The rows of a whole text. Of one whose quotes cannot be meant only the first line is left out.
 
-    >>> csv_records(b'1,a\n2,b')
-    CsvEnds(ends=array([4, 7]), doubtful=False)
-    >>> csv_records(b'1,"a\n2,b\n').doubtful
-    True
+    A quote that is never closed, or that closes lines later in the middle of something, would swallow rows that are
+    well. Every row is found from its beginning alone, so the cost grows with the text, however many are bad.
+
+    >>> csv_rows(b'1,a\n2,b').ends.tolist()
+    [4, 7]
+    >>> rows = csv_rows(b'1,"a\n2,b\n3,"c\nd"\n')
+    >>> rows.starts.tolist(), rows.troubles
+    ([5, 9], [Trouble(start=0, end=5, why='a quote is opened and closed in the middle of a field lines later')])
     """
-    ends = csv_record_ends(data)
-    if data and (not len(ends) or ends[-1] != len(data)):
-        ends = np.append(ends, len(data))
-    quotes = _quotes(data)
-    if not len(quotes):
-        return CsvEnds(ends)
-    return CsvEnds(ends, len(quotes) % 2 == 1 or not (_open_properly(data, quotes) and _close_properly(data, quotes)))
-
-
-def quote_trouble(record: bytes) -> str:
-    r"""Why the quotes of one CSV row cannot be meant as they stand, empty if they can.
-
-    A quote that is never closed, or that closes lines later in the middle of something, swallows rows that are well.
-
-    >>> quote_trouble(b'1,"a\n2,b\n')
-    'a quote is opened and never closed'
-    >>> quote_trouble(b'1,"a\n2,"b"\n')
-    'a quote is opened and closed in the middle of a field lines later'
-    >>> quote_trouble(b'1,"a\nb"\n'), quote_trouble(b'1,5" pipe\n')
-    ('', '')
-    """
+    starts: list[Ends] = [np.empty(0, np.int64)]
+    ends: list[Ends] = [np.empty(0, np.int64)]
+    troubles: list[Trouble] = []
     at = 0
-    while at < len(record):
-        field = _FIELD.match(record, at)
+    while at < len(data):
+        cut = _window_end(data, at)
+        rows = _ends_by_vectors(data[at:cut])
+        if rows is not None and len(rows):
+            walked = CsvRows(at + np.append(0, rows[:-1]), at + rows, [])
+            at = int(walked.ends[-1])
+        else:
+            # A row that is longer than a window is walked through alone.
+            walked, at = _walked(data, at, cut if rows is None else at + 1)
+        starts.append(walked.starts)
+        ends.append(walked.ends)
+        troubles += walked.troubles
+    return CsvRows(np.concatenate(starts), np.concatenate(ends), troubles)
+
+
+def _window_end(data: bytes, at: int) -> int:
+    """The end of the text if it is near, else just after the last line end within a window, or the first behind it."""
+    until = at + _WINDOW_BYTES
+    if until >= len(data):
+        return len(data)
+    return data.rfind(b"\n", at, until) + 1 or data.find(b"\n", until) + 1 or len(data)
+
+
+def _ends_by_vectors(window: bytes) -> Ends | None:
+    """The ends of the rows that end within a window; None if a quote stands where none should.
+
+    So no row that is left open is among them, and none of the others can swallow what follows it.
+    """
+    ends, quotes = line_ends(window), _quotes(window)
+    if len(quotes) and not (_open_properly(window, quotes) and _close_properly(window, quotes)):
+        return None
+    outside: Ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    is_whole = len(quotes) % 2 == 0 and not (len(outside) and outside[-1] == len(window))
+    return np.append(outside, len(window)) if is_whole else outside
+
+
+def _walked(data: bytes, at: int, until: int) -> tuple[CsvRows, int]:
+    """The rows that begin before ``until``, field by field, and where the next one begins."""
+    starts, ends, troubles = [], [], []
+    while at < until:
+        end, why = _row(data, at)
+        if why:
+            end = data.find(b"\n", at) + 1 or len(data)
+            troubles.append(Trouble(at, end, why))
+        else:
+            starts.append(at)
+            ends.append(end)
+        at = end
+    return CsvRows(np.array(starts, np.int64), np.array(ends, np.int64), troubles), at
+
+
+def _row(data: bytes, at: int) -> tuple[int, str]:
+    """Where the row ends that begins here, and why its quotes cannot be meant, empty if they can."""
+    while at < len(data):
+        field = _FIELD.match(data, at)
         assert field is not None, "the pattern matches anything, at least up to the end"
-        closing, rest = field.group(1), field.group(2)
+        closing, after = field.group(1), field.group(2)[:1]
         if closing == b"":
-            return "a quote is opened and never closed"
-        if closing and rest.strip(b"\r") and b"\n" in record[at : field.start(1)]:
-            return "a quote is opened and closed in the middle of a field lines later"
+            return at, "a quote is opened and never closed"
+        if closing and after not in (b"", b"\r") and data.find(b"\n", at, field.start(1)) >= 0:
+            return at, "a quote is opened and closed in the middle of a field lines later"
         at = field.end()
-    return ""
+        if field.group(3) == b"\n":
+            break
+    return at, ""
 
 
 def _quotes(data: bytes) -> Ends:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+
 from lockstep.config import RunSettings
 from lockstep.connect.sinks.compaction import compact
 from lockstep.errors import LockstepError
@@ -49,6 +51,9 @@ class Compactor(threading.Thread):
         except LockstepError as error:
             if error.code != _NOT_A_SINK_YET:
                 self._say(f"{folder}: {error}")
+        except pa.ArrowException as error:
+            # A torn data file: what reads it says so in Arrow's words. The other sinks are looked after all the same.
+            self._say(f"{folder}: an epoch cannot be read: {error}")
 
     def stop(self) -> None:
         """Stop after the merge under way. Not waited for: one that is cut off harms nothing."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from lockstep.clock import US_PER_S
-from lockstep.store.protocols import Progress
+from lockstep.store.protocols import BOOTING, COMPUTING, Progress
 
 State = Literal["healthy", "starting", "degraded", "stalled", "stopping", "stopped", "not running"]
 Event = tuple[int, int, str, str, str]
 """(id, at_us, kind, replica, text), as the store gives them."""
 
-START_SILENCE_MAX_S = 15.0
-"""A process that was started says its first word within a second or two; after this long it never will."""
 LONG_EPOCH_S = 2.0
 """Longer than an epoch should take: then people want to know what it is doing."""
-_COMPUTING = frozenset({"running", "catching-up"})
-_BOOTING = frozenset({"starting", "seeding"})
 _ENDED = frozenset({"stopped", "failed"})
 _NOT_YET = Progress("", incarnation=0, pid=0, state="not started")
 
@@ -29,6 +26,8 @@ class History:
 
     starts: int = 0
     started_us: int = 0
+    pid: int = 0
+    """Of the newest start."""
     ended: bool = False
     given_up: bool = False
 
@@ -87,14 +86,15 @@ class Limits:
 def histories(events: Iterable[Event], before: Mapping[str, History] | None = None) -> dict[str, History]:
     """Each replica's history after these events.
 
-    >>> histories([(1, 5, "replica-started", "r0", ""), (2, 9, "replica-ended", "r0", "exit code -9")])
-    {'r0': History(starts=1, started_us=5, ended=True, given_up=False)}
+    >>> histories([(1, 5, "replica-started", "r0", "pid 7, start 1"), (2, 9, "replica-ended", "r0", "exit code -9")])
+    {'r0': History(starts=1, started_us=5, pid=7, ended=True, given_up=False)}
     """
     after = dict(before or {})
-    for _, at_us, kind, replica, _ in events:
+    for _, at_us, kind, replica, text in events:
         known = after.get(replica, History())
         if kind == "replica-started":
-            after[replica] = History(known.starts + 1, at_us)
+            pid = re.match(r"pid (\d+)", text)
+            after[replica] = History(known.starts + 1, at_us, int(pid[1]) if pid else 0)
         elif kind == "replica-ended":
             after[replica] = replace(known, ended=True)
         elif kind == "replica-given-up":
@@ -126,7 +126,7 @@ def judge_health(
         word, past = said.get(name, replace(_NOT_YET, replica=name)), history.get(name, History())
         alive, state = _process(word, past, now_us, limits.silence_max_s, pid_exists)
         lag = max(0, head_epoch - word.epoch)
-        within = alive and state in _COMPUTING and lag <= limits.lead_epochs_max
+        within = alive and state in COMPUTING and lag <= limits.lead_epochs_max
         replicas.append(_seen(word, past, now_us, alive=alive, state=state, lag_epochs=lag, within_lead=within))
     still_s = (now_us - published_us) / US_PER_S
     return Health(*_state(replicas, limits, still_s), tuple(replicas))
@@ -137,7 +137,8 @@ def _process(
 ) -> tuple[bool, str]:
     """Whether the process lives, and its state."""
     if _about_to_speak(said, history):
-        alive = now_us - history.started_us < START_SILENCE_MAX_S * US_PER_S
+        # In idle time a process may be long in coming to its first word; one that never does, its supervisor ends.
+        alive = history.pid > 0 and pid_exists(history.pid)
         return alive, "given up" if history.given_up else "starting"
     silent = now_us - said.updated_us > silence_max_s * US_PER_S
     alive = said.state not in _ENDED and not silent and pid_exists(said.pid)
@@ -152,7 +153,7 @@ def _about_to_speak(said: Progress, history: History) -> bool:
 def _seen(
     said: Progress, history: History, now_us: int, *, alive: bool, state: str, lag_epochs: int, within_lead: bool
 ) -> ReplicaHealth:
-    booting = alive and state in _BOOTING and history.started_us > 0
+    booting = alive and state in BOOTING and history.started_us > 0
     return ReplicaHealth(
         replica=said.replica,
         state=state,
@@ -208,6 +209,6 @@ def _complaint(replica: ReplicaHealth) -> str:
         return f"{replica.replica} was given up after {replica.restarts} restarts"
     if not replica.alive:
         return f"{replica.replica} is not alive (it last said: {replica.state})"
-    if replica.state not in _COMPUTING:
+    if replica.state not in COMPUTING:
         return f"{replica.replica} is {replica.state}"
     return f"{replica.replica} is {replica.lag_epochs} epochs behind"

@@ -8,10 +8,12 @@ The decisions are pure functions; setting a share is for Linux, and does as much
 from __future__ import annotations
 
 import os
-import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +31,16 @@ at the first look, so the idle class costs a boot two seconds at most where ther
 _SESSIONS = Path("/proc/sys/kernel/sched_autogroup_enabled")
 _PASSES_MAX = 5
 """A thread that is begun while all are walked through has the share of the one that began it: look again."""
+_THERE_AND_BACK = """
+import os
+if hasattr(os, "SCHED_IDLE"):
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+os.setpriority(os.PRIO_PROCESS, 0, 1)
+os.setpriority(os.PRIO_PROCESS, 0, 0)
+"""
+_THERE_AND_BACK_S_MAX = 10.0
+"""It takes milliseconds, and longer where there is no idle time: such a boot would soon be gentle anyway."""
 
 
 @dataclass(frozen=True)
@@ -104,17 +116,26 @@ def set_share(pid: int, share: Share) -> bool:
         return session is True
     for _ in range(_PASSES_MAX):
         changed = [_set_thread(thread, setting) for thread in _threads(pid)]
+        if None in changed:
+            # The system has changed its mind. Whoever takes a share back tries again.
+            return share != "full" and session is True
         if not any(changed):
             break
     return session is not False
 
 
+@cache
 def may_take_back() -> bool:
     """Whether a lower priority can be taken back later: not for ordinary users, unless the system allows it.
 
-    Linux asks for the same right to leave the idle class and to go back to niceness 0.
+    Everybody may enter the idle class; to leave it takes a right that root in a container has not. A child tries.
     """
-    return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20
+    command = [sys.executable, "-I", "-S", "-c", _THERE_AND_BACK]
+    try:
+        tried = subprocess.run(command, capture_output=True, timeout=_THERE_AND_BACK_S_MAX, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return tried.returncode == 0
 
 
 def _set_session(pid: int, niceness: int) -> bool | None:
@@ -135,10 +156,10 @@ def _set_session(pid: int, niceness: int) -> bool | None:
     return True
 
 
-def _set_thread(thread: int, setting: _Setting) -> bool:
-    """Give one thread its class and niceness; whether it had others before."""
+def _set_thread(thread: int, setting: _Setting) -> bool | None:
+    """Give one thread its class and niceness; whether it had others before, None if that is not allowed."""
     changed = False
-    with suppress(ProcessLookupError):
+    try:
         if hasattr(os, "SCHED_IDLE"):
             wanted = os.SCHED_IDLE if setting.idle else os.SCHED_OTHER
             if os.sched_getscheduler(thread) != wanted:
@@ -149,6 +170,10 @@ def _set_thread(thread: int, setting: _Setting) -> bool:
         if os.getpriority(os.PRIO_PROCESS, thread) != niceness:
             os.setpriority(os.PRIO_PROCESS, thread, niceness)
             changed = True
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return None
     return changed
 
 

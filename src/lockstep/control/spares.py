@@ -138,11 +138,12 @@ def useful_spares(settings: Settings) -> int:
 class SpareProcess(Group):
     """A spare, and the replica that it becomes."""
 
-    def __init__(self, spec: ReplicaSpec, shape: Shape, folder: Path) -> None:
+    def __init__(self, spec: ReplicaSpec, shape: Shape, folder: Path, ordered_s: float) -> None:
         folder.mkdir(parents=True)
         path = folder / "spec.json"
         with_jvm(spec).write(path)
         self.shape = shape
+        self.ordered_s = ordered_s
         self._folder = folder
         self._gathered_bytes = 0
         self._replica_log: Path | None = None
@@ -306,12 +307,10 @@ class Spares:
     def _look(self, now_s: float) -> None:
         for spare in list(self._waiting):
             if (code := spare.exit_code()) is not None:
-                self._waiting.remove(spare)
-                self._failures, self._failed_s = self._failures + 1, now_s
-                said = spare.last_words
-                spare.kill()
-                more = "; no more are ordered" if self._failures >= FAILURES_MAX else ""
-                self._store.add_event("spare-ended", f"pid {spare.pid}, exit code {code}: {said}{more}")
+                self._drop(spare, f"exit code {code}: {spare.last_words}", now_s)
+            elif not spare.is_ready and now_s - spare.ordered_s > self._settings.run.start_timeout_s:
+                # It would be preferred to a new process for ever, and no other would be ordered in its place.
+                self._drop(spare, f"not ready after {now_s - spare.ordered_s:.0f} s: {spare.last_words}", now_s)
         self._tell()
         if not is_calm(self._store.progress(), self._now_us()):
             self._calm_since_s = None
@@ -319,6 +318,13 @@ class Spares:
             self._calm_since_s = now_s
         elif may_order(self._situation(now_s)):
             self._order()
+
+    def _drop(self, spare: SpareProcess, why: str, now_s: float) -> None:
+        self._waiting.remove(spare)
+        self._failures, self._failed_s = self._failures + 1, now_s
+        spare.kill()
+        more = "; no more are ordered" if self._failures >= FAILURES_MAX else ""
+        self._store.add_event("spare-ended", f"pid {spare.pid}, {why}{more}")
 
     def _tell(self) -> None:
         """Let people and `lockstep status` know, if something has changed."""
@@ -348,7 +354,7 @@ class Spares:
         self._ordered += 1
         spec = replace(self._template, replica=replica)
         folder = self._folder / f"{os.getpid()}-{self._ordered}"
-        spare = SpareProcess(spec, self._shape(replica), folder)
+        spare = SpareProcess(spec, self._shape(replica), folder, self._elapsed_s())
         self._waiting.append(spare)
         self._watch(spare)
 

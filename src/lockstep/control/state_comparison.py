@@ -60,9 +60,10 @@ def fresh_replicas(store: Store, epoch: int, subject: str, live: Live, every_epo
         joined = Joined.from_text(store.fact(joined_key(name)))
         if joined is None or joined.incarnation != incarnation or stage is None:
             continue
-        # At -1 it began with no state: all it has it has computed itself.
+        # At -1 it began with no state: all it has it has computed itself. Below the floor the digests are forgotten:
+        # nobody knows any more whether it has agreed, and it must not be suspected for that.
         at = joined.epochs.get(stage, -1)
-        recent = 0 <= at <= epoch <= at + every_epochs
+        recent = store.floor() <= at <= epoch <= at + every_epochs
         if recent and not _has_agreed(store.digests(at), subject, Holder(name, incarnation)):
             found.add(name)
     return found

@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_JOB_ERROR, Seed
-from lockstep.store.protocols import Progress
+from lockstep.store.protocols import BOOTING, COMPUTING, Progress
 
 PATIENCE_FACTOR = 5
 """The replica that is furthest is given this many times the hang timeout: killing it is certain to stop the output. So
 is one that another has passed if it uses the processor without a task coming to its end, and a start that does so."""
 BEHIND_TIMEOUT_S = 60.0
 """A replica whose lag has not shrunk over this long while it is behind is replaced by a seeded one."""
-COMPUTING = frozenset({"running", "catching-up"})
-"""States of a replica that has computed an epoch."""
-BOOTING = frozenset({"starting", "seeding"})
-"""States of a replica that has not."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,7 @@ def _must_wait(replicas: Sequence[Seen], actions: Sequence[Action], head: int, s
 
 
 def is_booting(said: Progress | None) -> bool:
-    """Whether a replica that lives has no epoch under way yet, as far as its newest word tells."""
+    """Whether a replica that lives has computed no epoch yet, as its newest word tells; it may be in its first."""
     return said is None or said.state in BOOTING
 
 

@@ -6,7 +6,7 @@ import json
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +21,6 @@ from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.state_comparison import disagreements, fresh_replicas
 from lockstep.control.supervision import (
     BEHIND_TIMEOUT_S,
-    COMPUTING,
     Action,
     GiveUp,
     Held,
@@ -41,7 +40,7 @@ from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.patience import PATIENCE_S, patience
-from lockstep.store.protocols import Divergence, Entry, Holder, Progress, Store, state_stage, subject_text
+from lockstep.store.protocols import COMPUTING, Divergence, Entry, Holder, Progress, Store, state_stage, subject_text
 
 LOOK, TELL = "look", "tell"
 TICK_S = 0.1
@@ -154,6 +153,7 @@ class Supervisor:
         self._objected_s: dict[Divergence, float] = {}
         self._next_comparison_s = 0.0
         self._held: Held | None = None
+        self._somebody_computes = False
         self._owed: deque[Callable[[], None]] = deque()
         """What was done and is still to be written down: deeds do not wait for the store."""
         self.stops = 0
@@ -234,6 +234,7 @@ class Supervisor:
             self.stops = max(1, self.stops)
             return
         seen = [self._seen(slot, progress.get(slot.name), head_epoch, now) for slot in self.slots.values()]
+        self._share_out(seen)
         for action in decide(seen, head_epoch, now, self._settings.run):
             self._act(action)
         self._write_owed()
@@ -271,9 +272,6 @@ class Supervisor:
     def _seen(self, slot: Slot, said: Progress | None, head: int, now: int) -> Seen:
         alive = slot.process is not None
         mine = said if said is not None and slot.process is not None and said.pid == slot.process.pid else None
-        if slot.process is not None and slot.process.gentle and _computes(mine):
-            # It has joined. A replica that catches up gently on a full machine would never arrive.
-            slot.process.full_speed()
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         self._look_at_processor(slot, mine, now)
         return Seen(
@@ -290,6 +288,15 @@ class Supervisor:
             busy_us=slot.busy_us,
             failed_after=slot.failed_after,
         )
+
+    def _share_out(self, seen: Sequence[Seen]) -> None:
+        """Give whoever has joined its full share, and all of them if there is nobody left to be gentle to."""
+        self._somebody_computes = any(_computes(one.progress) for one in seen)
+        for one in seen:
+            process = self.slots[one.name].process
+            # A replica that catches up gently on a full machine would never arrive.
+            if process is not None and process.gentle and (_computes(one.progress) or not self._somebody_computes):
+                process.full_speed()
 
     def _look_at_processor(self, slot: Slot, said: Progress | None, now: int) -> None:
         """See whether a replica in which nothing seems to move uses the processor; the others are not looked at."""
@@ -359,11 +366,8 @@ class Supervisor:
         slot.started_us, slot.cpu_seen_us, slot.busy_us = now, 0, 0
         slot.behind_since_us = None
         spec = replace(self._template, replica=slot.name, seed=seed)
-        others_publish = (
-            any(other.process is not None for other in self.slots.values()) and self._store.head() is not None
-        )
         try:
-            slot.process = self._around.start(spec, gently=others_publish)
+            slot.process = self._around.start(spec, gently=self._somebody_computes)
         except OSError as error:
             # A full disk, or no more processes: a start that failed at once, and is tried again after a pause.
             slot.exit_code, slot.ended_us = EXIT_FAILED, now
@@ -489,7 +493,8 @@ class Supervisor:
         """End whoever has no epoch under way: it might not hear that it has to stop before it has booted."""
         said = {one.pid: one for one in self._store.progress()}
         for slot in self.slots.values():
-            if slot.process is not None and is_booting(said.get(slot.process.pid)):
+            word = said.get(slot.process.pid) if slot.process is not None else None
+            if slot.process is not None and is_booting(word) and (word is None or word.working_on < 0):
                 self._ended(slot, EXIT_DRAINED)
 
     def _kill_all(self) -> None:

@@ -43,10 +43,6 @@ class Switch:
         self.folder = folder
         print(f"FAULTS ARE ON: {self.announcement()}", file=sys.stderr, flush=True)
 
-    def turn_off(self) -> None:
-        """Obey nothing any more."""
-        self.folder = None
-
     def announcement(self) -> str:
         """What people are told while it is on."""
         return f"this process ({os.getpid()}, {self.who}) obeys the orders in {self.folder} ({FOLDER_VARIABLE} is set)"

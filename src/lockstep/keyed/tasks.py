@@ -152,6 +152,8 @@ class _Runner:
         # The same in every replica and every replay: tuples of a task come in one order.
         place = [self._operator.step, turn.epoch_time_us, turn.key[0], index, hashed]
         facts = {"source": received.source, "partition": str(turn.key[0]), "offset": index, "record": text}
+        # The index counts tuples of the task: nobody may take it for a position in the source.
+        facts["reading"] = "task"
         key = "/".join(str(part) for part in place)
         self._operator.dead_letters(key, self._operator.step, {**facts, "error": f"{said.fact}: {said.why}"})
 

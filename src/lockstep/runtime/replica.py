@@ -32,6 +32,7 @@ from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.compile.tasks import is_one_task
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
+from lockstep.connect.put_back import readings
 from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.tables import copies_in, look_in
 from lockstep.errors import LockstepError, RunError, StoreError
@@ -115,6 +116,7 @@ class Replica:
         self.runners: list[EpochRunner] = []
         self.stage_progress: StageProgress | None = None
         self.sealer: Sealer | None = None
+        self._state_reports: StateReports | None = None
         self.sealing_error: LockstepError | None = None
         self.last_trouble: LockstepError | None = None
         self.steps: Sequence[Step] = ()
@@ -183,12 +185,15 @@ class Replica:
         assert self._ready is not None and self.sealer is not None and self.stage_progress is not None
         self.note("seed-again", f"at epoch {self.stage_progress.at.epoch}; the last one took {self._seed_s or 0:.1f} s")
         self.sealer.stop()
+        if self._state_reports is not None:
+            self._state_reports.stop()
         drain(self.drain_flag, queries, self.stage_progress, time.monotonic() + self.settings.run.stop_timeout_s)
         for query in queries:
             query.stop()
         clear(self.drain_flag)
         self.runners.clear()
-        return self._seeded(replace(self._ready, waiting=None))
+        # The queries are started within what the seed takes this time.
+        return self._seeded(replace(self._ready, waiting=None, queries_s=0.0))
 
     def _boot(self) -> SparkSession:
         scratch = self.spec.folder / "scratch"
@@ -210,7 +215,8 @@ class Replica:
     def _prepare(self, graph: Graph) -> tuple[Path, ...]:
         self.reporter.state = "seeding"
         version = graph.version(self.spec.code_hash)
-        return prepare(self.spec, self.store, self.holder, graph, version, self.settings.run)
+        again = self._seeds > 1
+        return prepare(self.spec, self.store, self.holder, graph, version, self.settings.run, again=again)
 
     def _start(self, graph: Graph, ready: Ready, checkpoints: tuple[Path, ...]) -> list[StreamingQuery]:
         stages, self.steps = ready.stages, graph.steps
@@ -223,7 +229,7 @@ class Replica:
         session = stages[0].frame.sparkSession
         self.reporter.activity = lambda: spark_activity(session)
         self._report_from(self.stage_progress)
-        reports = self._new_state_reports(graph, stages, checkpoints, self.stage_progress)
+        self._state_reports = self._new_state_reports(graph, stages, checkpoints, self.stage_progress)
         self.stage_progress.take_up()
         places = {stage.stage.number: place for stage, place in zip(stages, checkpoints, strict=True)}
         queries: dict[int, StreamingQuery] = ready.waiting.queries.copy() if ready.waiting is not None else {}
@@ -238,8 +244,8 @@ class Replica:
                 number = stage.stage.number
                 queries[number] = started(stage, places[number], epochs[number])
         self.sealer.start()
-        if reports is not None:
-            self._report_state(reports)
+        if self._state_reports is not None:
+            self._report_state(self._state_reports)
         self.phases.mark("query")
         return list(queries.values())
 
@@ -419,8 +425,9 @@ def compiled(
         # Spark's workers cannot import the job's file, so its functions travel whole.
         cloudpickle.register_pickle_by_value(sys.modules[name])
     frames = source_frames(session, spec, drain_flag, tasks_max, gate)
-    dead_letters = DeadLetterWriter(spec.store, spec.job)
-    return compile_job(job.job.graph(), frames, dead_letters, one_task=is_one_task(session, tasks_max))
+    graph = job.job.graph()
+    dead_letters = DeadLetterWriter(spec.store, spec.job, readings((one.id, one.spec) for one in graph.sources))
+    return compile_job(graph, frames, dead_letters, one_task=is_one_task(session, tasks_max))
 
 
 def warmed_up(ready: Ready, spec: ReplicaSpec, folder: Path, tasks_max: int, should_stop: Callable[[], bool]) -> Ready:
@@ -508,7 +515,9 @@ def main(arguments: list[str]) -> None:
 def run_replica(spec: ReplicaSpec, orders: Orders, phases: Phases, ready: Ready | None = None) -> None:
     """Be this replica until the end of the process."""
     spec.folder.mkdir(parents=True, exist_ok=True)
-    lock = _locked(spec.folder / "lock")
+    lock = locked(spec.folder / "lock", orders.drain)
+    if lock is None:
+        os._exit(EXIT_DRAINED)
     store = open_store(Path(spec.store), spec.job)
     holder = store.begin(spec.replica, os.getpid())
     replica = Replica(spec, store, holder, phases, ready)
@@ -563,12 +572,22 @@ def _check_environment(store: Store) -> None:
         )
 
 
-def _locked(path: Path) -> IO[str]:
-    """Hold the replica's folder: two processes on one checkpoint would ruin it. Waits for one that is ending."""
+def locked(path: Path, drain: threading.Event) -> IO[str] | None:
+    """Hold the replica's folder: two processes on one checkpoint would ruin it. Waits for one that is ending.
+
+    None if it is told to drain before, or its supervisor is gone: the next one knows nothing of this process.
+    """
     handle = path.open("a", encoding="utf-8")
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    # Whose it is, for people: a replica that was a spare has another name in the list of processes.
-    handle.truncate(0)
-    handle.write(f"{os.getpid()}\n")
-    handle.flush()
-    return handle
+    while not drain.is_set():
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            drain.wait(_POLL_S)
+            continue
+        # Whose it is, for people: a replica that was a spare has another name in the list of processes.
+        handle.truncate(0)
+        handle.write(f"{os.getpid()}\n")
+        handle.flush()
+        return handle
+    handle.close()
+    return None

@@ -15,12 +15,15 @@ from lockstep.runtime.spark.activity import Activity
 from lockstep.store.protocols import Holder, Progress, Store
 
 INTERVAL_S = 0.5
+BOOT_INTERVAL_S = 2.0
+"""Until the first epoch is computed. Each report takes the store's write lock, and a process that boots in idle time
+may lose the processor while it has it: then every seal waits."""
 LOOK_INSIDE_AFTER_S = 2.0
 """An epoch that has been under way for longer is looked into. Small ones are over before, and pay nothing."""
 
 
 class Reporter(threading.Thread):
-    """Reports progress after every epoch and at least every half second; notices when its incarnation is retired."""
+    """Reports progress after every epoch and in between; notices when its incarnation is retired."""
 
     def __init__(
         self,
@@ -50,7 +53,9 @@ class Reporter(threading.Thread):
 
     def run(self) -> None:
         """Report until stopped."""
-        while not self._ended.wait(INTERVAL_S):
+        interval_s = INTERVAL_S
+        while not self._ended.wait(interval_s):
+            interval_s = self.interval_s
             try:
                 if not self._store.is_live(self._holder):
                     self._on_retired()
@@ -61,6 +66,11 @@ class Reporter(threading.Thread):
                 # Nor must a log on a full disk end this thread: the replica would seem to hang for good.
                 with contextlib.suppress(OSError):
                     print(f"progress not reported: {error}", file=sys.stderr, flush=True)
+
+    @property
+    def interval_s(self) -> float:
+        """How long it is from one report to the next now."""
+        return INTERVAL_S if self.standpoint().done_us else BOOT_INTERVAL_S
 
     def report(self) -> None:
         """Report now."""

@@ -7,9 +7,10 @@ until a person has put it back or dismissed it, and a job with too many that wai
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from lockstep.errors import StoreError
 from lockstep.plan.schema import parse_schema
 from lockstep.store.journal import JOURNAL_FILE, JOURNALS_FOLDER, SqliteJournal, open_journal
 from lockstep.store.protocols import Facts
-from lockstep.store.types import arrow_schema
 
 SUFFIX = ".dead-letters"
-SCHEMA = "step string, source string, partition string, offset bigint, record string, error string"
+SCHEMA = (
+    "step string, source string, partition string, offset bigint, record string, error string, "
+    "reading string, raw string"
+)
+_ANOTHER_SCHEMA = "LS0409"
 HANDLED = "dead-letters-handled"
 """Fact: what people have done with dead letters, a list of :class:`Handling`."""
 RECORD_CHARACTERS_MAX = 1_000_000
@@ -43,6 +47,10 @@ class Letter:
     record: str
     """As it came: the line of a file, a CSV row below its header; for a function, the record as JSON."""
     error: str
+    reading: str = ""
+    """For a record that a function could not take: how its source was read, which says what ``offset`` counts."""
+    raw: str = ""
+    """The bytes in base64, if they are not UTF-8: then ``record`` only shows them. A CSV row's without its header."""
     number: int = -1
 
 
@@ -74,6 +82,29 @@ def readable(record: bytes) -> str:
     return record[: 4 * RECORD_CHARACTERS_MAX].decode(errors="backslashreplace")[:RECORD_CHARACTERS_MAX]
 
 
+def raw_bytes(record: bytes) -> str:
+    r"""What a letter has to keep beside the readable text, so that not a byte is changed when it is put back.
+
+    >>> raw_bytes(b"caf\xe9,1"), raw_bytes(b"text")
+    ('Y2Fm6Swx', '')
+    """
+    try:
+        record.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(record).decode() if len(readable(record)) < RECORD_CHARACTERS_MAX else ""
+    return ""
+
+
+def open_letters(store: Path, name: str) -> SqliteJournal:
+    """Open a journal of letters, made if it is not there. One of an older release keeps the columns it has."""
+    try:
+        return open_journal(store, name, parse_schema(SCHEMA))
+    except StoreError as error:
+        if error.code != _ANOTHER_SCHEMA:
+            raise
+        return open_journal(store, name)
+
+
 def rows(letters: Iterable[Letter]) -> list[dict[str, Any]]:
     """Letters as their journal keeps them."""
     return [{name: value for name, value in asdict(letter).items() if name != "number"} for letter in letters]
@@ -85,18 +116,18 @@ class DeadLetterWriter:
 
     store: str
     job: str
+    readings: Mapping[str, str] = field(default_factory=dict)
+    """How each source is read, by its name."""
 
     def __call__(self, key: str, step: str, facts: dict[str, Any]) -> None:
         """Keep a record that a function could not take, once."""
-        self.keep(key, [Letter(step=step, **facts)])
+        self.keep(key, [Letter(**{"step": step, "reading": self.readings.get(facts["source"], ""), **facts})])
 
     def keep(self, key: str, letters: Sequence[Letter]) -> bool:
         """Keep letters that belong together, once: whether they were new under ``key``."""
-        schema = parse_schema(SCHEMA)
-        batch = pa.RecordBatch.from_pylist(rows(letters), arrow_schema(schema))
-        journal = open_journal(Path(self.store), journal_name(self.job), schema)
+        journal = open_letters(Path(self.store), journal_name(self.job))
         try:
-            return journal.append_once(batch, json.dumps(key))
+            return journal.append_once(pa.RecordBatch.from_pylist(rows(letters), journal.schema), json.dumps(key))
         finally:
             journal.close()
 
@@ -124,7 +155,7 @@ class DeadLetters:
         """None while nothing was ever set aside: most jobs never have the journal."""
         path = self._store / JOURNALS_FOLDER / journal_name(self._job) / JOURNAL_FILE
         if self._journal is None and path.exists():
-            self._journal = open_journal(self._store, journal_name(self._job), parse_schema(SCHEMA))
+            self._journal = open_letters(self._store, journal_name(self._job))
         return self._journal
 
     def kept(self) -> int:
@@ -170,14 +201,21 @@ class DeadLetters:
             )
         return wanted
 
+    def release(self, handling: Handling, numbers: Collection[int]) -> Handling:
+        """Let some of its letters wait again: it cannot be done for them. What is left of it."""
+        left = tuple(number for number in handling.numbers if number not in numbers)
+        return self._replaced(handling, Handling(left, handling.how))
+
     def end(self, handling: Handling) -> None:
         """Note that it is done."""
-        done = Handling(handling.numbers, handling.how, done=True)
+        self._replaced(handling, Handling(handling.numbers, handling.how, done=True))
+
+    def _replaced(self, handling: Handling, by: Handling) -> Handling:
         while True:
             before = self._facts.fact(HANDLED)
-            after = [done if one == handling else one for one in _handlings(before)]
+            after = [by if one == handling else one for one in _handlings(before)]
             if self._facts.swap_fact(HANDLED, before, _text(after)):
-                return
+                return by
 
     def close(self) -> None:
         """Close the journal if it was opened."""

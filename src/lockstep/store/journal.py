@@ -124,6 +124,11 @@ class SqliteJournal:
             return False
         return self._group.submit(_Append(table, partition, key)) is not None
 
+    def was_appended(self, key: str) -> bool:
+        """Whether something was appended under ``key``, and is kept."""
+        with self._database.reading() as connection:
+            return connection.execute("SELECT 1 FROM keys WHERE key = ?", (key,)).fetchone() is not None
+
     def publish(self, epoch: int, body: str, batches: Iterable[pa.RecordBatch]) -> str:
         """Append an epoch's records and its fence in one transaction, unless the fence is there; the one that holds.
 

@@ -131,6 +131,12 @@ class Leases(Protocol):
         """Who holds ``name`` now, None if nobody or expired."""
 
 
+COMPUTING = frozenset({"running", "catching-up"})
+"""States of a replica that has computed an epoch."""
+BOOTING = frozenset({"starting", "seeding"})
+"""States of a replica that has not."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """What one replica last said of itself. ``epoch`` is the newest epoch it has committed (-1: none).

@@ -72,7 +72,6 @@ class ReplicaHere(Replica):
         self._crash_after = crash_after
         self.crashed = False
         self.queries: list[StreamingQuery] = []
-        self._state_reports: StateReports | None = None
 
     def start(self, job: LoadedJob, session: SparkSession) -> None:
         """Begin to follow the ledger, from its checkpoint if it has one."""
@@ -146,7 +145,6 @@ class ReplicaHere(Replica):
 
     def _report_state(self, reports: StateReports) -> None:
         """The test says when: :meth:`report_states`."""
-        self._state_reports = reports
         reports.announce()
 
     def report_states(self) -> None:

@@ -82,21 +82,24 @@ def test_a_job_whose_replicas_all_ended_well_is_stopped() -> None:
 
 
 def test_a_job_whose_replicas_boot_for_the_first_time_is_starting_and_not_degraded() -> None:
-    started = {name: History(starts=1, started_us=NOW - 3 * SECOND) for name in ("r0", "r1")}
+    started = {name: History(starts=1, started_us=NOW - 3 * SECOND, pid=os.getpid()) for name in ("r0", "r1")}
     earlier = _progress("r0", 90, state="stopped", updated_us=NOW - 60 * SECOND)
     assert _judge(history=started)[0] == "starting"
     assert _judge(earlier, _progress("r1", -1, state="starting"), history=started)[0] == "starting"
     assert _judge(_progress("r0", 100), _progress("r1", -1, state="seeding"), history=started)[0] == "starting"
 
 
-def test_a_process_that_never_speaks_is_not_alive() -> None:
-    assert _judge(history={"r0": History(starts=1, started_us=NOW - 60 * SECOND)})[0] == "not running"
+def test_a_process_that_has_not_spoken_yet_is_alive_as_long_as_it_is_there() -> None:
+    """In idle time it may take a minute to come to its first word."""
+    silent = History(starts=1, started_us=NOW - 60 * SECOND, pid=os.getpid())
+    assert _judge(history={"r0": silent})[0] == "starting"
+    assert _judge(history={"r0": replace(silent, pid=os.getpid() + 1)})[0] == "not running"
 
 
 def test_a_replica_that_is_starting_says_for_how_long_and_counts_restarts() -> None:
     health = judge_health(
         [_progress("r0", 5, state="failed", updated_us=NOW - 9 * SECOND)],
-        {"r0": History(starts=3, started_us=NOW - 4 * SECOND)},
+        {"r0": History(starts=3, started_us=NOW - 4 * SECOND, pid=os.getpid())},
         100,
         NOW,
         NOW,

@@ -92,6 +92,68 @@ def test_csv_is_never_cut_inside_quotes(
     assert read == rows
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from('aa"",\n\n\r'), max_size=60), st.integers(1, 40))
+def test_the_rows_of_a_text_do_not_depend_on_the_windows_it_is_looked_at_through(text: str, window_bytes: int) -> None:
+    with mock.patch.object(text_records, "_WINDOW_BYTES", window_bytes):
+        rows = text_records.csv_rows(text.encode())
+    found = [(start, end, False) for start, end in zip(rows.starts.tolist(), rows.ends.tolist(), strict=True)]
+    found += [(one.start, one.end, True) for one in rows.troubles]
+    assert sorted(found) == _rows_by_character(text)
+
+
+def _rows_by_character(text: str) -> list[tuple[int, int, bool]]:
+    """Begin and end of each row, and of each first line of a row whose quotes cannot be meant."""
+    rows, at = [], 0
+    while at < len(text):
+        end = _row_end(text, at)
+        rows.append((at, end if end is not None else text.find("\n", at) + 1 or len(text), end is None))
+        at = rows[-1][1]
+    return rows
+
+
+def _row_end(text: str, at: int) -> int | None:
+    opened, begins = None, True
+    while at < len(text):
+        here, after = text[at], text[at + 1 : at + 2]
+        if opened is not None and here == after == '"':
+            at += 1
+        elif opened is not None and here == '"':
+            if "\n" in text[opened:at] and after not in ("", ",", "\n", "\r"):
+                return None
+            opened = None
+        elif opened is None and here == '"' and begins:
+            opened = at
+        elif opened is None and here == "\n":
+            return at + 1
+        begins = opened is None and here == ","
+        at += 1
+    return at if opened is None else None
+
+
+def test_many_quotes_that_are_never_closed_cost_no_more_than_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line is looked at a few times, however many of them are bad: the rest of the text never is again."""
+    looked: list[int] = []
+    by_vectors, row = text_records._ends_by_vectors, text_records._row
+
+    def window(data: bytes) -> Any:
+        looked.append(len(data))
+        return by_vectors(data)
+
+    def walked(data: bytes, at: int) -> tuple[int, str]:
+        looked.append(6)
+        return row(data, at)
+
+    monkeypatch.setattr(text_records, "_ends_by_vectors", window)
+    monkeypatch.setattr(text_records, "_row", walked)
+    data = b'1,"ab\n2,cd\n' * 20_000
+    bad: list[Any] = []
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    table = csv_table(data, "n,s", schema, set_aside=bad.append)
+    assert (table.num_rows, [one.line for one in bad]) == (20_000, list(range(2, 40_002, 2)))
+    assert sum(looked) <= 3 * len(data)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from('a",\n'), max_size=60), st.integers(1, 40))
 def test_quotes_in_odd_places_end_records_where_the_reader_ends_them(text: str, block_bytes: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,32 @@ def test_where_it_could_not_be_taken_back_threads_are_left_alone(family: int, mo
     before = classes(family)
     assert not set_share(family, "idle")
     assert classes(family) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can give a right up")
+def test_root_without_the_right_to_raise_a_priority_lowers_none(family: int) -> None:
+    """As in a container: whoever enters the idle class there never leaves it."""
+    before = classes(family)
+    code = (
+        "from lockstep.control.shares import may_take_back, set_share\n"
+        f"assert not may_take_back()\nset_share({family}, 'idle')\nset_share({family}, 'full')\n"
+    )
+    subprocess.run(["setpriv", "--bounding-set=-sys_nice", sys.executable, "-c", code], check=True)
+    assert classes(family) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="classes of the scheduler are Linux's")
+def test_a_share_that_cannot_be_taken_back_after_all_is_no_error(family: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockstep.control.shares.may_take_back", lambda: True)
+    monkeypatch.setattr("lockstep.control.shares._set_session", lambda pid, niceness: None)
+    assert set_share(family, "idle")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.sched_setscheduler", refuse)
+    assert not set_share(family, "full")
+    assert {scheduler for scheduler, _ in classes(family)} == {os.SCHED_IDLE}
 
 
 def test_a_process_that_is_gone_is_no_error() -> None:

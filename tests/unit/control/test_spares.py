@@ -84,6 +84,7 @@ class Pretended:
         self.spec, self.gently, self.share, self.used_s = spec, gently, "idle", 0.0
         self.waited_s, self.is_waiting = 0.0, False
         self.shape: Shape | None = more[0] if more else None
+        self.ordered_s: float = more[2] if more else 0.0
         self.pid, self.is_ready, self.killed, self.listens = len(self.made) + 1, False, False, True
         self.code: int | None = None
         self.became: ReplicaSpec | None = None
@@ -177,6 +178,19 @@ def test_a_spare_that_has_died_or_does_not_listen_is_passed_over(bench: Bench) -
     bench.pass_time(2)
     kinds = [(kind, text) for _, _, kind, _, text in bench.store.events()]
     assert kinds == [("spare-ended", "pid 2, exit code -9: out of memory")]
+
+
+def test_a_spare_that_hangs_in_its_boot_is_ended_and_another_ordered(bench: Bench) -> None:
+    bench.pass_time(CALM_S + 2)
+    bench.pass_time(Settings().run.start_timeout_s + 2)
+    assert bench.spares[0].killed
+    ((_, _, kind, _, text),) = bench.store.events()
+    assert kind == "spare-ended" and text.startswith("pid 1, not ready after 181 s")
+    bench.pass_time(FAILURE_PAUSE_S + CALM_S)
+    assert len(bench.spares) == 2
+    bench.spares[1].is_ready = True
+    bench.pass_time(2 * Settings().run.start_timeout_s)
+    assert not bench.spares[1].killed, "one that waits has all the time there is"
 
 
 def test_a_spare_serves_only_replicas_with_the_same_spark_settings(

@@ -110,6 +110,17 @@ def test_fresh_is_who_has_joined_with_a_state_and_agreed_with_nobody_since(store
     assert fresh(500, r0=1, r1=4) == set(), "it has agreed"
 
 
+def test_nobody_is_suspected_because_the_proof_that_it_has_agreed_is_forgotten(store: Store) -> None:
+    holder = store.begin("r0", 1)
+    for epoch in range(6):
+        store.seal(Entry(epoch, NOW_US, {}), holder)
+    store.set_fact(joined_key("r1"), Joined(4, {1: 2}).to_text())
+    store.add_digests([_vote("r0", "A", epoch=2), _vote("r1", "A", epoch=2, incarnation=4)])
+    assert fresh_replicas(store, 5, STATE, {"r0": 1, "r1": 4}, EVERY) == set()
+    store.trim(4)
+    assert fresh_replicas(store, 5, STATE, {"r0": 1, "r1": 4}, EVERY) == set()
+
+
 def test_only_those_who_run_are_compared_and_each_disagreement_is_found_once(store: Store) -> None:
     store.add_digests([_vote("r0", "A"), _vote("r1", "B", incarnation=4), Digest(417, "out", "r0", 1, "X", 1, "v")])
     assert disagreements(store, {"r0": 1, "r1": 5}, EVERY, NOW_US) == []

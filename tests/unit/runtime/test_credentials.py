@@ -114,6 +114,31 @@ def test_errors_events_and_logs_do_not_tell_a_secret(tmp_path: Path) -> None:
     assert without_secrets("it is true") == "it is true", "short words are no secrets"
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        (
+            "spark.hadoop.fs.azure.sas.box.account.blob.core.windows.net",
+            "?sv=2024&sig=abcdef",
+            "sig: ?sv=2024&sig=abcdef",
+        ),
+        ("spark.hadoop.fs.azure.sas.fixed.box", "?sv=2024&sig=abcdef", "sig: ?sv=2024&sig=abcdef"),
+        ("spark.kafka.sasl.jaas.config", 'Login required username="u" password="leopard";', "no such user: u/leopard"),
+    ],
+)
+def test_secrets_under_keys_that_do_not_say_so_are_hidden(key: str, value: str, told: str) -> None:
+    assert credentials.redacted({key: value}) == {key: REDACTED}
+    hide_secrets({key: value})
+    assert without_secrets(value) == REDACTED
+    assert without_secrets(told).endswith(REDACTED)
+
+
+def test_a_short_secret_is_hidden_where_settings_are_shown_but_not_in_other_texts() -> None:
+    hide_secrets({"spark.some.password": "tiger"})
+    assert credentials.redacted({"spark.some.password": "tiger"}) == {"spark.some.password": REDACTED}
+    assert without_secrets("a tiger") == "a tiger"
+
+
 def test_properties_keep_every_character() -> None:
     key, _, value = properties_text({KEY: SECRET}).removesuffix("\n").partition("=")
     assert key == KEY and value.isascii() and "\n" not in value

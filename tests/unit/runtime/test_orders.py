@@ -6,12 +6,14 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lockstep.runtime.orders import Orders
+from lockstep.runtime.replica import locked
 
 
 class Ended(Exception):
@@ -53,3 +55,17 @@ def test_a_spare_ends_at_once_unless_it_was_told_which_replica_it_is(monkeypatch
     spare.run()
     assert spare.spec_path == Path("/a/folder with space/spec.json"), "it becomes one replica, and stays it"
     assert spare.told.is_set() and spare.drain.is_set()
+
+
+def test_a_replica_waits_for_the_one_before_it_unless_it_has_to_end_itself(tmp_path: Path) -> None:
+    drain = threading.Event()
+    first = locked(tmp_path / "lock", drain)
+    assert first is not None
+    drain.set()
+    assert locked(tmp_path / "lock", drain) is None, "its supervisor is gone: nobody would ever end it"
+    drain.clear()
+    threading.Timer(0.2, first.close).start()
+    second = locked(tmp_path / "lock", drain)
+    assert second is not None
+    second.close()
+    assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lockstep.runtime.epoch.stage_progress import Standpoint
-from lockstep.runtime.reporting import Reporter
+from lockstep.runtime.reporting import BOOT_INTERVAL_S, INTERVAL_S, Reporter
 from lockstep.runtime.spark.activity import Activity
 from lockstep.store.protocols import Progress
 from lockstep.store.sqlite_store import open_store
@@ -42,4 +42,15 @@ def test_an_epoch_that_takes_long_is_looked_into_and_a_short_one_is_not(tmp_path
     assert reported(40, under_way).active_us == 40 * S, "rows were read"
     said = reported(41, Standpoint(epoch=7, moved_us=41 * S, done_us=41 * S))
     assert (said.working_on, said.tasks, said.active_us) == (-1, 0, 0)
+    store.close()
+
+
+def test_until_its_first_epoch_a_replica_takes_the_write_lock_more_seldom(tmp_path: Path) -> None:
+    store = open_store(tmp_path, "job")
+    reporter = Reporter(store, store.begin("r0", 1), lambda: None, lead_epochs=50, pid=1)
+    assert reporter.interval_s == BOOT_INTERVAL_S > INTERVAL_S
+    reporter.state, reporter.standpoint = "running", lambda: Standpoint(epoch=6, working_on=7)
+    assert reporter.interval_s == BOOT_INTERVAL_S, "a seed is not an epoch computed"
+    reporter.standpoint = lambda: Standpoint(epoch=7, done_us=S)
+    assert reporter.interval_s == INTERVAL_S
     store.close()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.config import RunSettings
+from lockstep.errors import StoreError
 from lockstep.runtime.decide.state_digests import SHARE_MAX, Joined, joined_key, stretched, wanted_epochs
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.state import state_reports
@@ -202,6 +203,27 @@ def test_a_state_that_spark_has_removed_is_said_so_once_and_costs_nothing_else(s
     texts = [text for _, _, kind, _, text in scene.store.events() if kind == "state-not-compared"]
     assert len(texts) == 2 and texts[0] == "stage 1, epoch 10: ValueError: Spark does not keep it any more"
     assert scene.states(10) == scene.states(20) == []
+
+
+def test_a_digest_that_the_store_refuses_is_reported_later(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = scene.replica("r0")
+    one.compute(11)
+
+    def refuse(digests: object) -> None:
+        raise StoreError("LS0404", "locked")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(scene.store, "add_digests", refuse)
+        with pytest.raises(StoreError):
+            one.reports.look()
+    assert one.reports.look() and scene.states(10) == ["r0"]
+
+
+def test_reports_of_a_seed_that_was_replaced_end_though_the_replica_goes_on(scene: Scene) -> None:
+    one = scene.replica("r0")
+    one.reports.start()
+    one.reports.stop()
+    one.reports.join()
 
 
 def test_a_replica_that_began_with_nothing_has_no_state_to_report_at_its_beginning(scene: Scene) -> None:

@@ -19,7 +19,7 @@ from lockstep.control.shares import demand
 from lockstep.control.supervisor import replica_names
 from lockstep.errors import RunError
 from lockstep.store.journal import open_journal
-from lockstep.store.protocols import Holder, Progress, Store
+from lockstep.store.protocols import COMPUTING, Holder, Progress, Store
 from lockstep.store.sqlite_store import open_store
 
 JOB = "saas-monitor"
@@ -28,7 +28,6 @@ SINK = "out/alerts"
 STOP_TIMEOUT_S = 300.0
 """`lockstep run` ends its replicas the hard way after 30 s; on a busy machine that takes its time too."""
 LOG_LINES_SHOWN = 10
-_COMPUTING = ("running", "catching-up")
 # Everything is kept, so that the check at the end sees the digests of all epochs.
 _SETTINGS = ("--set", "retention_epochs_min=1000000")
 
@@ -105,7 +104,7 @@ class JobRun:
         return {
             one.replica: one
             for one in self.progress().values()
-            if one.state in _COMPUTING and one.epoch_s > 0 and psutil.pid_exists(one.pid)
+            if one.state in COMPUTING and one.epoch_s > 0 and psutil.pid_exists(one.pid)
         }
 
     def ready(self) -> bool:

@@ -31,7 +31,7 @@ from lockstep.connect.sources.watch import Watch
 from lockstep.connect.specs import FilesSource
 from lockstep.errors import ConnectError
 from lockstep.store.arrow import arrow_schema
-from lockstep.store.dead_letters import RECORD_CHARACTERS_MAX, DeadLetterWriter, Letter, readable
+from lockstep.store.dead_letters import RECORD_CHARACTERS_MAX, DeadLetterWriter, Letter, raw_bytes, readable
 from lockstep.store.protocols import Item, Positions
 
 ITEMS_PER_EPOCH_MAX = 2000
@@ -249,7 +249,8 @@ class FilesSide:
         )
         if self._spec.format == "csv":
             record = f"{chunk.header}\n{record}"
-        return Letter(self._source, self._source, chunk.path, bad.line, record, bad.reason + cut)
+        raw = raw_bytes(bad.data)
+        return Letter(self._source, self._source, chunk.path, bad.line, record, bad.reason + cut, raw=raw)
 
     def _letter_of_all(self, chunk: Chunk, corrupt: CorruptContent) -> Letter:
         """One letter for a whole chunk that nobody can read: its records cannot even be told from each other."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
-from lockstep.store.protocols import Progress, Published
+from lockstep.store.protocols import COMPUTING, Progress, Published
 
 SLACK = 1.3
 """The interval is at least this much longer than the slowest replica's epoch, or it could never gain on the head."""
@@ -34,7 +34,6 @@ LIMIT_LEARNED_EPOCHS = 50
 """So many of the newest epochs of the run before tell how large a first epoch may be."""
 FRESH_S = 5.0
 """A replica that said nothing for this long is not counted; it reports once a second even when idle."""
-_LIVE = frozenset({"running", "catching-up"})
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def in_set(one: Progress, view: View, settings: RunSettings) -> bool:
 
 def is_live(one: Progress, now_us: int) -> bool:
     """Whether this replica computes epochs now, as far as its newest word tells."""
-    return one.state in _LIVE and (now_us - one.updated_us) / US_PER_S < FRESH_S
+    return one.state in COMPUTING and (now_us - one.updated_us) / US_PER_S < FRESH_S
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from lockstep.runtime.epoch.source import SourceOptions
 from lockstep.runtime.spark.batches import for_each_batch
 
 Epoch = Callable[[DataFrame, int], None]
+STILL_S_MAX = 60.0
+"""A source that has not come to the gate so long after the one before it will not: Spark may do it in another order."""
 _POLL_S = 0.02
 
 
@@ -48,9 +50,13 @@ class WaitingQueries:
         return started(stage, self._logs[number], epoch)
 
     def come(self, should_stop: Callable[[], bool]) -> bool:
-        """Wait until all of them are at the gate; False, and none is left, if one ended or it should stop."""
-        while gates.missing(self._gate):
-            if should_stop() or not all(query.isActive for query in self.queries.values()):
+        """Wait until all of them are at the gate; False, and none is left, if one does not come or it should stop."""
+        before, since_s = -1, time.monotonic()
+        while missing := gates.missing(self._gate):
+            if missing != before:
+                before, since_s = missing, time.monotonic()
+            is_still = time.monotonic() - since_s > STILL_S_MAX
+            if is_still or should_stop() or not all(query.isActive for query in self.queries.values()):
                 self._give_up()
                 return False
             time.sleep(_POLL_S)

@@ -23,6 +23,8 @@ from lockstep.runtime.spark.batches import for_each_batch
 
 EPOCHS = 8
 """By then an epoch takes about twice what it will take in the end, down from fifty times."""
+WARM_UP_S_MAX = 60.0
+"""However far it is by then: epochs that take so long gain little from a warm JVM, and one may never end."""
 _POLL_S = 0.02
 ROWS_MAX = 4096
 """Rows of a rehearsed epoch that are brought here; of a larger one they are only counted."""
@@ -51,7 +53,8 @@ def warm_up(compiled: Compiled, folder: Path, should_stop: Callable[[], bool]) -
         .option("checkpointLocation", str(folder))
         .start()
     )
-    while query.isActive and len(done) < EPOCHS and not should_stop():
+    deadline_s = time.monotonic() + WARM_UP_S_MAX
+    while query.isActive and len(done) < EPOCHS and not should_stop() and time.monotonic() < deadline_s:
         time.sleep(_POLL_S)
     # The batch commits after its function returned; a stop inside it would be noisy.
     time.sleep(10 * _POLL_S)

@@ -5,6 +5,7 @@ Spark's batch ids are not epoch numbers; the epoch is read from the offset log o
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -134,7 +135,10 @@ def write_fingerprint(checkpoint: Path, plan: Plan, version: str) -> None:
 
 def set_aside(checkpoint: Path, incarnation: int) -> Path:
     """Move a checkpoint away, to be looked at; the newest few are kept."""
-    target = checkpoint.with_name(f"{checkpoint.name}.set-aside-{incarnation}")
+    name = f"{checkpoint.name}.set-aside-{incarnation}"
+    # One start may take several seeds.
+    numbered = (checkpoint.with_name(name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
+    target = next(path for path in numbered if not path.exists())
     checkpoint.rename(target)
     older = sorted(checkpoint.parent.glob(f"{checkpoint.name}.set-aside-*"), key=lambda path: path.stat().st_mtime)
     for path in older[:-_DAMAGED_KEPT]:

@@ -22,7 +22,7 @@ from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state.checkpoint import Found, Plan, Standing
 from lockstep.runtime.state.folders import CheckpointFolders
 from lockstep.runtime.steps import Pause, Step, Steps, run
-from lockstep.store.protocols import Holder, Progress, Store
+from lockstep.store.protocols import BOOTING, Holder, Progress, Store
 
 FIND, TAKE_BACK, KEEP, COPY, SWAP, TELL = "find", "take back", "keep", "copy", "swap", "tell"
 OWN, SCRATCH = "own", "scratch"
@@ -30,7 +30,6 @@ OWN, SCRATCH = "own", "scratch"
 VERSION = "version"
 VERSION_FROM = "version-from"
 """Facts: the version of the code that runs, and the last epoch of the version before it."""
-_BOOTING = frozenset({"starting", "seeding"})
 _POLL_S = 0.5
 
 
@@ -108,15 +107,20 @@ class Recovery:
     prefer_peer: bool
     clock: Clock = wall_us
     elapsed_s: Callable[[], float] = time.monotonic
+    again: bool = False
+    """Whether this start has had a seed before: then its own checkpoint is one that it computes with."""
 
     def steps(self) -> Steps[None]:
         """Look, choose, put in place."""
         own = yield Step(FIND, self._usable)
         choice = yield from self._choose(own)
-        if choice == OWN:
+        taken = None if choice == OWN else (yield from self._copied(choice, own))
+        if taken is None:
             yield from self._keep(own)
         else:
-            yield from self._replace(choice, keep_old=own is None or self.prefer_peer)
+            # What it was told to distrust has been set aside by the first seed.
+            distrusted = self.prefer_peer and not self.again
+            yield from self._replace(choice, taken, keep_old=own is None or distrusted)
 
     def _choose(self, own: Sequence[Standing] | None) -> Steps[str]:
         """The choice; if there is none yet but another replica is booting, wait for that one."""
@@ -141,17 +145,30 @@ class Recovery:
                 yield Step(TELL, partial(self._tell, "epoch-replayed", lost))
             yield Step(KEEP, partial(self.checkpoints.keep, stage))
 
-    def _replace(self, choice: str, *, keep_old: bool) -> Steps[None]:
-        """First all copies, then all swaps: a peer that cannot be copied costs nothing that is there."""
-        stages = range(len(self.time_steps))
+    def _copied(self, choice: str, own: Sequence[Standing] | None) -> Steps[int | None]:
+        """Put copies beside what is there; up to which epoch, None if that was not possible and need not be."""
+        try:
+            return (yield from self._copies(choice))
+        except (RunError, OSError) as error:
+            if not self.again or own is None:
+                raise
+            # Without a newer seed it computes its way forward.
+            yield Step(TELL, partial(self._tell, "not-seeded", f"it goes on with its own checkpoint: {error}"))
+            return None
+
+    def _copies(self, choice: str) -> Steps[int]:
         taken = -1
-        for stage in stages:
+        for stage in range(len(self.time_steps)):
             if choice == SCRATCH:
                 yield Step(COPY, partial(self.checkpoints.make, stage))
             else:
                 epoch = yield Step(COPY, partial(self.checkpoints.copy, stage, choice))
                 taken = min(taken, epoch) if stage > 0 else epoch
-        for stage in stages:
+        return taken
+
+    def _replace(self, choice: str, taken: int, *, keep_old: bool) -> Steps[None]:
+        """All swaps come after all copies: a peer that cannot be copied costs nothing that is there."""
+        for stage in range(len(self.time_steps)):
             yield Step(SWAP, partial(self.checkpoints.swap, stage, taken, keep_old=keep_old))
         if choice != SCRATCH:
             yield Step(TELL, partial(self._tell, "seeded", f"from {choice} at epoch {taken}"))
@@ -193,14 +210,23 @@ def refusal(found: Found, plan: Plan, version: str, changed_after: int, head: in
 
 
 def prepare(
-    spec: ReplicaSpec, store: Store, holder: Holder, graph: Graph, version: str, settings: RunSettings
+    spec: ReplicaSpec,
+    store: Store,
+    holder: Holder,
+    graph: Graph,
+    version: str,
+    settings: RunSettings,
+    *,
+    again: bool = False,
 ) -> tuple[Path, ...]:
     """Put a checkpoint for each stage in place for this start and return their folders."""
     plan = graph.fingerprint()
     folder_of = partial(replica_folder, Path(spec.store), spec.job)
     checkpoints = CheckpointFolders(folder_of, len(graph.stages), store, holder, plan, version)
     time_steps = [[step.id for step in stage.event_times] for stage in graph.stages]
-    run(Recovery(store, holder, checkpoints, settings, plan, version, time_steps, spec.seed == "peer").steps())
+    prefer_peer = spec.seed == "peer"
+    recovery = Recovery(store, holder, checkpoints, settings, plan, version, time_steps, prefer_peer, again=again)
+    run(recovery.steps())
     return checkpoints.folders
 
 
@@ -219,7 +245,7 @@ def must_replay(at: Standing, head: int, observed: Mapping[str, int | None], tim
 
 def may_wait(progress: Sequence[Progress], replica: str, now_us: int) -> bool:
     """Whether another replica is booting: it may have something to start from in a moment."""
-    booting = [one for one in progress if one.replica != replica and one.state in _BOOTING]
+    booting = [one for one in progress if one.replica != replica and one.state in BOOTING]
     return any(abs(now_us - one.updated_us) < FRESH_S * US_PER_S for one in booting)
 
 

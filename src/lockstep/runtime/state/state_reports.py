@@ -63,13 +63,14 @@ class StateReports(threading.Thread):
             holder.incarnation, {number: stage_progress.stage_epoch(number) for number in checkpoints}
         )
         self._took_s = dict.fromkeys(checkpoints, 0.0)
+        self._ended = threading.Event()
         self._settled: set[tuple[int, int]] = set()
         """(stage, epoch) that were reported, or cannot be."""
 
     def run(self) -> None:
-        """Report until the replica ends."""
+        """Report until the replica ends, or these checkpoints are its own no more."""
         announced = False
-        while not self._is_stopping():
+        while not self._is_stopping() and not self._ended.is_set():
             try:
                 if not announced:
                     self.announce()
@@ -80,7 +81,11 @@ class StateReports(threading.Thread):
                 # Telemetry: the next look may succeed.
                 with contextlib.suppress(OSError):
                     print(f"state not reported: {error}", file=sys.stderr, flush=True)
-            time.sleep(LOOK_INTERVAL_S)
+            self._ended.wait(LOOK_INTERVAL_S)
+
+    def stop(self) -> None:
+        """Report nothing more: others are about to report from a newer seed."""
+        self._ended.set()
 
     def announce(self) -> None:
         """Have everybody know at which epoch this replica joined: then they report their state of that epoch too."""
@@ -102,8 +107,9 @@ class StateReports(threading.Thread):
                 continue
             with self._turn(urgent=urgent) as is_ours:
                 if is_ours:
-                    self._settled.add((stage, epoch))
+                    # Settled afterwards: what the store refuses now is reported at a later look.
                     self._report(stage, epoch)
+                    self._settled.add((stage, epoch))
                     return True
         return False
 

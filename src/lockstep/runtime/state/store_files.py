@@ -17,8 +17,6 @@ from lockstep.runtime.state.checksums import fault_of
 _NUMBERED = re.compile(r"(\d+)\.(zip|changelog)")
 _NAMED = (("sstFiles", "dfsSstFileName", "SSTs"), ("logFiles", "dfsLogFileName", "logs"))
 """In a base's note: the list of files, the field with a file's name, and the folder it is in."""
-SHARED = frozenset(folder for _, _, folder in _NAMED)
-"""The folders of files that bases name."""
 
 
 def base_of(names: list[str], version: int) -> int:
