@@ -496,6 +496,7 @@ class Supervisor:
             word = said.get(slot.process.pid) if slot.process is not None else None
             if slot.process is not None and is_booting(word) and (word is None or word.working_on < 0):
                 self._ended(slot, EXIT_DRAINED)
+        self._write_owed()
 
     def _kill_all(self) -> None:
         running = [(slot, slot.process) for slot in self.slots.values() if slot.process is not None]
