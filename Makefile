@@ -15,7 +15,7 @@ help: ## show this list
 demo: runtime ## run the demo: kill replicas with -9 and see no gap in the output (about 2.5 minutes)
 	@$(PYTHON_ENV) -m lockstep demo
 
-test: check ## run the checks, then all tests: unit, sim, spark, chaos (under 12 minutes on 2 quiet cores)
+test: check ## run the checks, then all tests: unit, sim, spark, chaos (about 15 minutes on 2 cores)
 	@$(PYTEST) $(SIDE_BY_SIDE) src benchmarks tests/unit tests/sim
 	@$(PYTEST) $(SIDE_BY_SIDE) tests/spark
 	@$(PYTEST) tests/chaos

@@ -66,9 +66,9 @@ def test_the_interval_follows_the_slowest_live_replica() -> None:
     assert seal_interval_s(_view(5, 1, silent, quick), SETTINGS) == 0.1
 
 
-def test_the_interval_trebles_for_a_replica_that_is_far_behind_and_not_for_one_that_joins() -> None:
+def test_the_interval_doubles_for_a_replica_that_joins_and_trebles_for_one_that_is_far_behind() -> None:
     behind = said("r0", 1, epoch_s=0.4, state="catching-up")
-    assert seal_interval_s(_view(9, 1, behind, said("r1", 8)), SETTINGS) == pytest.approx(0.4 * 1.3)
+    assert seal_interval_s(_view(9, 1, behind, said("r1", 8)), SETTINGS) == pytest.approx(0.8)
     assert seal_interval_s(_view(99, 1, behind, said("r1", 98)), SETTINGS) == pytest.approx(1.2)
 
 

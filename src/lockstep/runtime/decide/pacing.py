@@ -18,9 +18,11 @@ SLACK = 1.3
 """The interval is at least this much longer than the slowest replica's epoch, or it could never gain on the head."""
 SLACK_CATCHING_UP = 3.0
 """Beside one that is far behind: it computes epochs back to back, so it moves three times as fast as the head."""
+SLACK_JOINING = 2.0
+"""Beside one that is a few epochs behind. At this pace it has made up for 10 of them when the head has sealed 10 more,
+in 20 of its own epochs; a reader finds the interval half as long again as it was (2.0 against 1.3), which is no more
+than an epoch's time varies by anyway. Three times would make it 15 epochs, and be felt."""
 JOINING_EPOCHS = 10
-"""One that is so few epochs behind gets no more than SLACK: it makes up for ten of them in the time of some thirty, and
-a longer interval beside it was what a reader felt of a replica that came back (twice the gap, measured)."""
 TELLING_SHARE = 0.1
 """An epoch that held less of the record limit than this was not slow because of its records."""
 GROWTH = 4
@@ -95,10 +97,22 @@ def seal_interval_s(view: View, settings: RunSettings) -> float:
     live = [one for one in view.progress if is_live(one, view.now_us)]
     if len(live) < 2:
         return settings.epoch_interval_s
+    slowest_s = max(one.epoch_s for one in live)
     lag = max((view.epoch - 1 - one.epoch for one in live if one.state == "catching-up"), default=0)
-    wanted_s = max(one.epoch_s for one in live) * (SLACK_CATCHING_UP if lag > JOINING_EPOCHS else SLACK)
+    wanted_s = slowest_s * slack(lag)
     # Whoever takes longer than the lag timeout leaves the set; one epoch with a long pause in it must not hold all.
     return max(settings.epoch_interval_s, min(wanted_s, settings.lag_timeout_s))
+
+
+def slack(lag_epochs: int) -> float:
+    """How many of the slowest replica's epochs fit between two seals, while one is so far behind.
+
+    >>> slack(0), slack(3), slack(200)
+    (1.3, 2.0, 3.0)
+    """
+    if lag_epochs <= 0:
+        return SLACK
+    return SLACK_JOINING if lag_epochs <= JOINING_EPOCHS else SLACK_CATCHING_UP
 
 
 def slowest_in_set(view: View, settings: RunSettings) -> int:
