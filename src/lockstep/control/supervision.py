@@ -140,8 +140,11 @@ def _must_wait(replicas: Sequence[Seen], actions: Sequence[Action], head: int, s
 
 
 def is_booting(said: Progress | None) -> bool:
-    """Whether a replica that lives has computed no epoch yet, as its newest word tells; it may be in its first."""
-    return said is None or said.state in BOOTING
+    """Whether a replica that lives has no epoch under way yet, as its newest word tells.
+
+    One that is in its first has booted: should it hang there, it must not keep others from booting.
+    """
+    return said is None or (said.state in BOOTING and said.working_on < 0)
 
 
 def _healthy(one: Seen, head: int, settings: RunSettings) -> bool:

@@ -494,7 +494,7 @@ class Supervisor:
         said = {one.pid: one for one in self._store.progress()}
         for slot in self.slots.values():
             word = said.get(slot.process.pid) if slot.process is not None else None
-            if slot.process is not None and is_booting(word) and (word is None or word.working_on < 0):
+            if slot.process is not None and is_booting(word):
                 self._ended(slot, EXIT_DRAINED)
         self._write_owed()
 

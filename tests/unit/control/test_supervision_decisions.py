@@ -50,6 +50,9 @@ def test_beside_one_that_publishes_one_replica_boots_at_a_time() -> None:
     for state in ("starting", "seeding"):
         booting = replace(_running("r1", -1, state=state), started_us=NOW_US)
         assert _decided(_running("r0"), booting, dead[1]) == [], state
+    assert booting.progress is not None
+    in_first_epoch = replace(booting, progress=replace(booting.progress, working_on=7))
+    assert _decided(_running("r0"), in_first_epoch, dead[1]) == [Start("r2", "auto")], "it may hang there"
     assert _decided(_running("r0"), _running("r1", HEAD - 9, state="catching-up"), dead[1]) == [Start("r2", "auto")]
     assert _decided(*dead) == [Start("r1", "auto"), Start("r2", "auto")], "there is nobody to be disturbed"
 
