@@ -35,7 +35,7 @@ SETTINGS = RunSettings(epoch_interval_s=0, heartbeat_interval_s=0.05, records_pe
 @pytest.fixture(autouse=True)
 def _this_process_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader asks to be killed with its parent: right for a worker of Spark's, not for the tests."""
-    monkeypatch.setattr(source, "_die_with_parent", lambda: None)
+    monkeypatch.setattr(source, "end_with_parent", lambda: None)
 
 
 @pytest.fixture

@@ -8,11 +8,8 @@ harm.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -32,6 +29,7 @@ from lockstep.errors import RunError, carried_by_spark
 from lockstep.plan.schema import parse_schema
 from lockstep.runtime.epoch import drain_flag as draining
 from lockstep.runtime.epoch import gate as gates
+from lockstep.runtime.spark.boot import end_with_parent
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store
 from lockstep.store.types import arrow_schema
@@ -40,7 +38,6 @@ FORMAT = "lockstep"
 BEFORE_FIRST = -1
 _WAIT_S = 0.2
 _GATE_POLL_S = 0.05
-_PR_SET_PDEATHSIG = 1
 RECORDS_WITH_PLAN_MAX = 5_000
 """An epoch of at most so many records travels with its plan; a larger one is read by Spark's tasks, in parallel."""
 BYTES_WITH_PLAN_MAX = 16_000_000
@@ -135,12 +132,12 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Before the first epoch."""
-        _die_with_parent()
+        end_with_parent()
         return {"epoch": BEFORE_FIRST}
 
     def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: N802, ARG002
         """The next epoch, once it is sealed; blocks until then, for ever while draining."""
-        _die_with_parent()
+        end_with_parent()
         parent = os.getppid()
         epoch = start["epoch"] + 1
         if epoch < self._options.warm_up_epochs:
@@ -340,16 +337,10 @@ def _constant(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), rows)
 
 
-def _die_with_parent() -> None:
-    """Ask Linux to end this process with the JVM; elsewhere the wait loop looks for itself."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 def _wait_at(gate: Path, stage: int, source: str, meanwhile: Callable[[], None]) -> None:
     if not gate.exists():
         return
-    _die_with_parent()
+    end_with_parent()
     parent = os.getppid()
     meanwhile()
     while gates.come(gate, stage, source):
