@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import settings
 
 LEFT_BEHIND_GRACE_S = 10.0
 """A JVM that was told to end needs a moment; one that lives longer was forgotten."""
@@ -18,6 +19,9 @@ SESSION_VARIABLE = "LOCKSTEP_TEST_SESSION"
 RINGS = ("unit", "sim", "spark", "chaos")
 
 pytest_plugins = ["lockstep.testing.fixtures"]
+# On a busy machine an example may wait for the processor for longer than Hypothesis would let it.
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
 
 _ring_seconds: dict[str, float] = {}
 # Every process that a test starts inherits this, also one whose parent was killed and that is nobody's child any more.

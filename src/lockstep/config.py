@@ -85,11 +85,12 @@ class RunSettings(_Strict):
     One costs memory (about that of a replica) and next to no processor time. There is none in a run until done, nor on
     a master that is not local, where it would hold executors.
     """
-    boot_share: BootShare = "idle"
-    """What a process that boots beside replicas that publish gets of the processor: the time that is idle, or a share.
+    boot_share: BootShare = "duty"
+    """What a process that comes back beside replicas that publish gets of the processor: idle time, or a share.
 
-    In idle time, one that gets less than a quarter of a core has a gentle share all the same. ``duty`` is idle time, of
-    which a spare uses a quarter: for machines on which a busy core slows the others down.
+    In idle time, one that gets less than a quarter of a core has a gentle share all the same, and a replica then its
+    full one. ``duty`` is idle time, of which a spare, for which nobody waits, uses a quarter: a busy core slows the
+    others down. With ``idle`` it is ready sooner.
     """
     on_divergence: Literal["stop", "continue"] = "stop"
     """What to do if two replicas computed different rows and no third can tell who is right: stop the job, or go on

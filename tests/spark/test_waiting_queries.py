@@ -66,7 +66,7 @@ def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monke
         patched.setattr(ReplicaHere, "_others_publish", lambda self: True)
         patched.setattr(ReplicaHere, "_prepare", prepared)
         for module in (replicas, warm_up):
-            patched.setattr(module, "EPOCHS", 1)
+            patched.setattr(module, "EPOCHS_MAX", 1)
         joined = ran.start("r1", partitions=2, tasks=1)
     assert at_the_gate == [0], "every source of every query had its process"
     assert _seeded(ran) == ["from r0 at epoch 2"], "an epoch that was computed while it waited is in its seed"

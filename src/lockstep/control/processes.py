@@ -60,6 +60,11 @@ class Group:
         return self._process.pid
 
     @property
+    def is_spare(self) -> bool:
+        """Whether nobody waits for it."""
+        return False
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it has booted and has nothing to do."""
         return False
@@ -88,7 +93,7 @@ class Group:
         return used_s
 
     def full_speed(self) -> None:
-        """Give a replica that was started gently its full share: it has joined."""
+        """Give a replica that was started gently its full share: it has caught up."""
         self.set_share("full")
 
     def exit_code(self) -> int | None:

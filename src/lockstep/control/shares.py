@@ -1,7 +1,8 @@
 """Shares of the processor: what comes back must not be felt by those who publish.
 
-A process that boots beside publishing replicas gets the idle class of the scheduler: it runs in what time the others
-leave. One that somebody waits for must not starve there, so it is given a gentle share instead where nothing is left.
+A process that comes back beside publishing replicas gets the idle class of the scheduler until it has caught up: it
+runs in what time the others leave. It must not starve there, so where nothing is left it is given a gentle share, and
+then its full one.
 The decisions are pure functions; setting a share is for Linux, and does as much as the system allows elsewhere.
 """
 
@@ -85,24 +86,33 @@ def first_share(boot_share: BootShare, *, spare: bool, others_publish: bool) -> 
     return "idle"
 
 
-def next_share(share: Share, used: Demand, span_s: float) -> Share:
-    """What a process that boots has from now on that has used and wanted so much processor time in so long.
+def next_share(share: Share, used: Demand, span_s: float, *, spare: bool) -> Share:
+    """What a process on its way has from now on that has used and wanted so much processor time in so long.
 
-    Only while it boots: whoever has joined has its full share. A spare too: on a machine that is never idle there would
-    never be one, and a replica that dies would have to boot from nothing.
+    Until it has caught up: then it has its full share. Whoever starves gets the next larger share.
 
-    >>> next_share("idle", Demand(used_s=1.5, waited_s=3.0), span_s=2.0)
+    >>> next_share("idle", Demand(used_s=1.5, waited_s=3.0), span_s=2.0, spare=False)
     'idle'
-    >>> next_share("idle", Demand(used_s=0.1, waited_s=3.0), span_s=2.0)
+    >>> next_share("idle", Demand(used_s=0.1, waited_s=3.0), span_s=2.0, spare=False)
+    'gentle'
+    >>> next_share("gentle", Demand(used_s=0.1, waited_s=3.0), span_s=2.0, spare=False)
+    'full'
+
+    A spare too: on a machine that is never idle there would never be one, and a replica that dies would have to boot
+    from nothing. But nobody waits for it, so gentle is the most that it gets.
+
+    >>> next_share("gentle", Demand(used_s=0.1, waited_s=3.0), span_s=2.0, spare=True)
     'gentle'
 
     One that waits for something else than the processor does not starve.
 
-    >>> next_share("idle", Demand(used_s=0.1, waited_s=0.05), span_s=2.0)
+    >>> next_share("idle", Demand(used_s=0.1, waited_s=0.05), span_s=2.0, spare=False)
     'idle'
     """
-    starves = used.used_s < STARVED_SHARE * span_s and used.waited_s > used.used_s
-    return "gentle" if share == "idle" and starves else share
+    if used.used_s >= STARVED_SHARE * span_s or used.waited_s <= used.used_s:
+        return share
+    larger: Share = "gentle" if share in ("idle", "last") else "full"
+    return "gentle" if spare and larger == "full" else larger
 
 
 def set_share(pid: int, share: Share) -> bool:

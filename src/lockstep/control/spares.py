@@ -51,6 +51,9 @@ FORGOTTEN_S = 60.0
 """A replica that has been gone for so long is not waited for: it was given up."""
 MEMORY_FACTOR = 3
 """So many times a driver's memory has to be free: a spare takes it once, and it must not be the last."""
+SLOWNESS = 4
+"""A spare boots in a quarter of the time (``runtime/spark/duty_cycle.py``): so many times as long is no sign that it
+hangs."""
 FOLDER = "spares"
 
 
@@ -157,9 +160,14 @@ class SpareProcess(Group):
         return (self._folder / READY).exists()
 
     @property
+    def is_spare(self) -> bool:
+        """Whether it has not been told yet which replica it is."""
+        return self._replica_log is None
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it has nothing to do until it is told which replica it is."""
-        return self.is_ready and self._replica_log is None
+        return self.is_ready and self.is_spare
 
     def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
         """Tell it which replica it is; whether it was there to listen."""
@@ -201,7 +209,7 @@ class SpareProcess(Group):
 
 @dataclass(frozen=True)
 class _Booting:
-    """A process that boots in the idle class, and what it had used and wanted of the processor at the last look."""
+    """A process on its way, and what it had used and wanted of the processor at the last look."""
 
     group: Group
     looked_s: float
@@ -209,13 +217,14 @@ class _Booting:
 
     def looked_at(self, now_s: float) -> _Booting | None:
         """See whether it starves; None when there is nothing to look for any more."""
-        if self.group.is_waiting or self.group.share != "idle" or self.group.exit_code() is not None:
+        if self.group.is_waiting or self.group.share == "full" or self.group.exit_code() is not None:
             return None
         span_s = now_s - self.looked_s
         if span_s < STARVED_LOOK_S:
             return self
         demand = self.group.demand()
-        if (share := next_share(self.group.share, demand.since(self.demand), span_s)) != self.group.share:
+        used = demand.since(self.demand)
+        if (share := next_share(self.group.share, used, span_s, spare=self.group.is_spare)) != self.group.share:
             self.group.set_share(share)
         return replace(self, looked_s=now_s, demand=demand)
 
@@ -308,7 +317,7 @@ class Spares:
         for spare in list(self._waiting):
             if (code := spare.exit_code()) is not None:
                 self._drop(spare, f"exit code {code}: {spare.last_words}", now_s)
-            elif not spare.is_ready and now_s - spare.ordered_s > self._settings.run.start_timeout_s:
+            elif not spare.is_ready and now_s - spare.ordered_s > SLOWNESS * self._settings.run.start_timeout_s:
                 # It would be preferred to a new process for ever, and no other would be ordered in its place.
                 self._drop(spare, f"not ready after {now_s - spare.ordered_s:.0f} s: {spare.last_words}", now_s)
         self._tell()

@@ -73,7 +73,7 @@ class Process(Protocol):
         """The processor time that it and all below it have used."""
 
     def full_speed(self) -> None:
-        """Give it its full share: it has joined."""
+        """Give it its full share: it has caught up."""
 
     def drain(self) -> None:
         """Ask it to finish the epoch under way and end."""
@@ -290,12 +290,15 @@ class Supervisor:
         )
 
     def _share_out(self, seen: Sequence[Seen]) -> None:
-        """Give whoever has joined its full share, and all of them if there is nobody left to be gentle to."""
+        """Give whoever has caught up its full share, and all of them if there is nobody left to be gentle to.
+
+        Not at the first epoch: whoever catches up computes back to back, and those who publish would feel it.
+        """
         self._somebody_computes = any(_computes(one.progress) for one in seen)
         for one in seen:
             process = self.slots[one.name].process
-            # A replica that catches up gently on a full machine would never arrive.
-            if process is not None and process.gentle and (_computes(one.progress) or not self._somebody_computes):
+            has_joined = one.progress is not None and one.progress.state == "running"
+            if process is not None and process.gentle and (has_joined or not self._somebody_computes):
                 process.full_speed()
 
     def _look_at_processor(self, slot: Slot, said: Progress | None, now: int) -> None:

@@ -59,7 +59,7 @@ from lockstep.runtime.reporting import Reporter
 from lockstep.runtime.spark.activity import spark_activity
 from lockstep.runtime.spark.environment import environment_hash, open_session
 from lockstep.runtime.spark.waiting import Epoch, WaitingQueries, started
-from lockstep.runtime.spark.warm_up import EPOCHS, nowhere, warm_up
+from lockstep.runtime.spark.warm_up import EPOCHS_MAX, nowhere, warm_up
 from lockstep.runtime.spec import (
     EXIT_DRAINED,
     EXIT_RETIRED,
@@ -430,17 +430,24 @@ def compiled(
     return compile_job(graph, frames, dead_letters, one_task=is_one_task(session, tasks_max))
 
 
-def warmed_up(ready: Ready, spec: ReplicaSpec, folder: Path, tasks_max: int, should_stop: Callable[[], bool]) -> Ready:
+def warmed_up(
+    ready: Ready,
+    spec: ReplicaSpec,
+    folder: Path,
+    tasks_max: int,
+    should_stop: Callable[[], bool],
+    is_missed: Callable[[], bool] = lambda: True,
+) -> Ready:
     """Compute the newest epoch some times, stage by stage, into nowhere; then start the queries, which wait.
 
     Afterwards this JVM is warm, and nothing but a checkpoint is missing.
     """
     session, waiting_folder = ready.session, folder / "waiting"
     shutil.rmtree(waiting_folder, ignore_errors=True)
-    frames = source_frames(session, spec, ready.drain_flag, tasks_max, warm_up_epochs=EPOCHS)
+    frames = source_frames(session, spec, ready.drain_flag, tasks_max, warm_up_epochs=EPOCHS_MAX)
     stages = compile_job(ready.job.job.graph(), frames, nowhere, one_task=is_one_task(session, tasks_max))
     logs = {stage.stage.number: waiting_folder / str(stage.stage.number) for stage in stages}
-    rehearsed = [warm_up(stage, logs[stage.stage.number], should_stop) for stage in stages]
+    rehearsed = [warm_up(stage, logs[stage.stage.number], should_stop, is_missed) for stage in stages]
     if not all(rehearsed) or should_stop():
         return replace(ready, warm=True)
     begun_s = time.monotonic()

@@ -68,7 +68,7 @@ def _booted(spec: ReplicaSpec, folder: Path, orders: Orders) -> Ready:
     flag, gate, tasks = folder / "drain", folder / "gate", int(session.sparkContext.defaultParallelism)
     ready = Ready(job, session, compiled(job, session, spec, flag, tasks, gate), flag, gate, warm=False)
     if store.head() is not None:
-        ready = warmed_up(ready, spec, folder, tasks, lambda: _is_urgent(orders, store))
+        ready = warmed_up(ready, spec, folder, tasks, lambda: _is_urgent(orders, store), orders.told.is_set)
     store.close()
     return ready
 

@@ -102,7 +102,7 @@ def test_a_boot_is_gentle_while_somebody_computes_and_hurries_when_nobody_does(j
     assert [name for name, _ in job.started] == ["r0", "r1", "r1", "r0"] and not job.process("r0").gentle
 
 
-def test_whoever_has_joined_is_gentle_no_more(job: Job) -> None:
+def test_whoever_has_caught_up_is_gentle_no_more(job: Job) -> None:
     job.tick()
     job.say("r0", "running")
     job.process("r1").code = -9
@@ -110,6 +110,9 @@ def test_whoever_has_joined_is_gentle_no_more(job: Job) -> None:
     job.tick()
     assert job.process("r1").gentle
     job.say("r1", "catching-up")
+    job.tick()
+    assert job.process("r1").gentle, "it computes back to back, which those who publish would feel"
+    job.say("r1", "running")
     job.tick()
     assert not job.process("r1").gentle
 

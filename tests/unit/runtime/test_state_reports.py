@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lockstep.clock import wall_us
 from lockstep.config import RunSettings
 from lockstep.errors import StoreError
-from lockstep.runtime.decide.state_digests import SHARE_MAX, Joined, joined_key, stretched, wanted_epochs
+from lockstep.runtime.decide.state_digests import FIRST_EPOCH, SHARE_MAX, Joined, joined_key, stretched, wanted_epochs
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.state import state_reports
 from lockstep.runtime.state.checkpoint import batch_of
@@ -31,7 +32,7 @@ def test_wanted_epochs_are_committed_and_kept_and_everybody_wants_the_same(
     found = wanted_epochs(since, committed, joined, every, RETAINED)
     assert all(max(since - 1, committed - RETAINED) < epoch <= committed for epoch in found)
     assert found == sorted(set(found))
-    assert all(epoch in joined or epoch % every == 0 for epoch in found)
+    assert all(epoch in joined or epoch % every == 0 or (epoch == FIRST_EPOCH and -1 in joined) for epoch in found)
     there = range(max(since, committed - RETAINED + 1, 0), committed + 1)
     assert {epoch for epoch in joined if epoch in there} <= set(found)
 
@@ -62,7 +63,7 @@ class Ready:
 
 @dataclass
 class Scene:
-    """Two replicas of paper at the same ledger, and the states that reading would give."""
+    """Replicas of paper at the same ledger, another that publishes, and the states that reading would give."""
 
     store: Store
     folder: Path
@@ -70,7 +71,7 @@ class Scene:
 
     def replica(self, name: str, joined: int = -1, every: int = 10) -> Paper:
         holder = self.store.begin(name, 1)
-        self.store.report(Progress(name, holder.incarnation, 1, "running"))
+        self.say(name, "running", holder.incarnation)
         progress = StageProgress(self.store, holder, {1: joined}, RunSettings(), Ready(), lambda: None)
         paper = Paper(self, holder, progress, self.folder / name)
         if joined >= 0:
@@ -88,6 +89,9 @@ class Scene:
         )
         paper.reports.announce()
         return paper
+
+    def say(self, name: str, state: str, incarnation: int = 1) -> None:
+        self.store.report(Progress(name, incarnation, 1, state, updated_us=wall_us()))
 
     def seal(self, epoch: int) -> Entry:
         head = self.store.head()
@@ -129,6 +133,8 @@ class Paper:
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     store = open_store(tmp_path / "store", "job")
     scene = Scene(store, tmp_path, [])
+    store.begin("another", 1)
+    scene.say("another", "running")
 
     def digest(session: object, checkpoint: Path, batch: int, *, exact_floats: bool) -> dict[str, str]:
         assert exact_floats
@@ -180,6 +186,16 @@ def test_an_epoch_that_waits_comes_first_until_the_state_is_about_to_go(scene: S
     assert not lagging.reports.look()
     lagging.compute(201 + RETAINED // 2)
     assert lagging.reports.look(), "Spark will have removed it soon"
+
+
+@pytest.mark.parametrize("state", ["catching-up", "starting", "failed"])
+def test_nobody_reads_its_state_while_no_other_would_publish_the_next_epoch(scene: Scene, state: str) -> None:
+    one = scene.replica("r0")
+    one.compute(201 + RETAINED // 2)
+    scene.say("another", state)
+    assert not one.reports.look(), "a reader of the sink would notice"
+    scene.say("another", "running")
+    assert one.reports.look()
 
 
 def test_replicas_take_turns(scene: Scene) -> None:

@@ -7,8 +7,9 @@ epoch's cost is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
@@ -18,10 +19,9 @@ SLACK = 1.3
 """The interval is at least this much longer than the slowest replica's epoch, or it could never gain on the head."""
 SLACK_CATCHING_UP = 3.0
 """Beside one that is far behind: it computes epochs back to back, so it moves three times as fast as the head."""
-SLACK_JOINING = 2.0
-"""Beside one that is a few epochs behind. At this pace it has made up for 10 of them when the head has sealed 10 more,
-in 20 of its own epochs; a reader finds the interval half as long again as it was (2.0 against 1.3), which is no more
-than an epoch's time varies by anyway. Three times would make it 15 epochs, and be felt."""
+SLACK_JOINING = 1.7
+"""Of the epochs of those who publish, beside one that is a few epochs behind and computes them in idle time. Beside a
+full set it is 1.3: a third longer is less than an epoch's time varies by anyway. Twice as long was felt (measured)."""
 JOINING_EPOCHS = 10
 TELLING_SHARE = 0.1
 """An epoch that held less of the record limit than this was not slow because of its records."""
@@ -34,6 +34,8 @@ ABOUT_AS_LONG = 1.5
 """An epoch that took at most this much longer than the one before, with as many records or more, took about as long."""
 LIMIT_LEARNED_EPOCHS = 50
 """So many of the newest epochs of the run before tell how large a first epoch may be."""
+RECENT_EPOCHS = 7
+"""An epoch's typical time is that of the middle one of so many."""
 FRESH_S = 5.0
 """A replica that said nothing for this long is not counted; it reports once a second even when idle."""
 
@@ -94,25 +96,37 @@ def decide(view: View, settings: RunSettings) -> Seal | Wait:
 
 def seal_interval_s(view: View, settings: RunSettings) -> float:
     """The shortest time between two seals, given how long the live replicas take for an epoch."""
-    live = [one for one in view.progress if is_live(one, view.now_us)]
-    if len(live) < 2:
+    fresh = [one for one in view.progress if is_fresh(one, view.now_us)]
+    joining = [one for one in fresh if is_joining(one)]
+    publishing = [one for one in fresh if one.state == "running"]
+    if len(publishing) + len(joining) < 2:
         return settings.epoch_interval_s
-    slowest_s = max(one.epoch_s for one in live)
-    lag = max((view.epoch - 1 - one.epoch for one in live if one.state == "catching-up"), default=0)
-    wanted_s = slowest_s * slack(lag)
+    # Until its first epoch is computed nobody knows whether it works at all: it is not far behind yet.
+    lag = max((view.epoch - 1 - one.epoch if one.state == "catching-up" else 1 for one in joining), default=0)
+    wanted_s = _interval_s(_slowest_s(publishing), _slowest_s(joining), lag)
     # Whoever takes longer than the lag timeout leaves the set; one epoch with a long pause in it must not hold all.
     return max(settings.epoch_interval_s, min(wanted_s, settings.lag_timeout_s))
 
 
-def slack(lag_epochs: int) -> float:
-    """How many of the slowest replica's epochs fit between two seals, while one is so far behind.
+def _interval_s(publishing_s: float, joining_s: float, lag_epochs: int) -> float:
+    """From seal to seal, where those who publish and those who are behind take so long for an epoch.
 
-    >>> slack(0), slack(3), slack(200)
-    (1.3, 2.0, 3.0)
+    >>> _interval_s(0.2, 0.0, 0), round(_interval_s(0.2, 0.3, 3), 2), round(_interval_s(0.2, 0.3, 40), 2)
+    (0.26, 0.39, 0.9)
     """
-    if lag_epochs <= 0:
-        return SLACK
-    return SLACK_JOINING if lag_epochs <= JOINING_EPOCHS else SLACK_CATCHING_UP
+    slowest_s = max(publishing_s, joining_s)
+    if lag_epochs > JOINING_EPOCHS:
+        return slowest_s * SLACK_CATCHING_UP
+    return max(slowest_s * SLACK, publishing_s * SLACK_JOINING if lag_epochs > 0 else 0.0)
+
+
+def _slowest_s(replicas: Sequence[Progress]) -> float:
+    return max((one.epoch_s for one in replicas), default=0.0)
+
+
+def is_joining(one: Progress) -> bool:
+    """Whether a replica has its seed and is on its way to the head."""
+    return one.state == "catching-up" or (one.state == "starting" and one.epoch >= 0)
 
 
 def slowest_in_set(view: View, settings: RunSettings) -> int:
@@ -131,7 +145,12 @@ def in_set(one: Progress, view: View, settings: RunSettings) -> bool:
 
 def is_live(one: Progress, now_us: int) -> bool:
     """Whether this replica computes epochs now, as far as its newest word tells."""
-    return one.state in COMPUTING and (now_us - one.updated_us) / US_PER_S < FRESH_S
+    return one.state in COMPUTING and is_fresh(one, now_us)
+
+
+def is_fresh(one: Progress, now_us: int) -> bool:
+    """Whether what a replica last said still holds."""
+    return (now_us - one.updated_us) / US_PER_S < FRESH_S
 
 
 @dataclass(frozen=True)
@@ -276,15 +295,13 @@ def epoch_target_s(waited_s: float, settings: RunSettings) -> float:
     return behind_s if waited_s > behind_s else settings.epoch_target_s
 
 
-def smoothed_s(before_s: float, now_s: float) -> float:
-    """An average of epoch times that rises slowly and falls fast; the first value is taken as it is.
+def typical_s(recent_s: Collection[float]) -> float:
+    """What an epoch takes of late: the median of the newest few, so that one with a long pause in it slows nobody down.
 
-    A pause of the garbage collector must not slow the whole job down, and a JVM that has warmed up must show at once.
+    A pause of the garbage collector, or a look at the state beside it, is one epoch's; a machine that has become slow
+    shows in four of them.
 
-    >>> smoothed_s(0.0, 0.3), round(smoothed_s(0.3, 0.5), 2), round(smoothed_s(0.5, 0.3), 2)
-    (0.3, 0.34, 0.36)
+    >>> typical_s([0.2, 0.3, 1.8, 0.2, 0.2]), typical_s([])
+    (0.2, 0.0)
     """
-    if before_s == 0:
-        return now_s
-    weight = 0.2 if now_s > before_s else 0.7
-    return before_s * (1 - weight) + now_s * weight
+    return median(recent_s) if recent_s else 0.0

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 SHARE_MAX = 0.02
 """Of a replica's time that may go into digests of its state."""
+FIRST_EPOCH = 10
+"""The first state that is compared. The first time that a process reads its state takes some seconds, of which the
+epochs feel as much as one core makes them; this soon after the start they are slow anyway."""
 _DOUBLINGS_MAX = 16
 
 
@@ -48,10 +51,17 @@ def wanted_epochs(since: int, committed: int, joined: Iterable[int], every_epoch
 
     >>> wanted_epochs(990, 1010, joined=[997, 700, 1020, -1], every_epochs=500, retained=100)
     [997, 1000]
+
+    Whoever began with no state has some a few epochs later.
+
+    >>> wanted_epochs(-1, 40, joined=[-1, -1], every_epochs=500, retained=100)
+    [10]
     """
     oldest = max(0, since, committed - retained + 1)
     periodic = committed // every_epochs * every_epochs
-    return sorted({epoch for epoch in (*joined, *([periodic] if periodic else [])) if oldest <= epoch <= committed})
+    first = (epoch if epoch >= 0 else FIRST_EPOCH for epoch in joined)
+    wanted = {*first, *([periodic] if periodic else [])}
+    return sorted(epoch for epoch in wanted if oldest <= epoch <= committed)
 
 
 def is_urgent(epoch: int, committed: int, retained: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,10 +16,11 @@ from lockstep.runtime.decide.fence import is_any_ours
 from lockstep.runtime.decide.pacing import (
     COLD_EPOCHS,
     LIMIT_LEARNED_EPOCHS,
+    RECENT_EPOCHS,
     EpochCost,
     first_record_limit,
     next_record_limit,
-    smoothed_s,
+    typical_s,
 )
 from lockstep.store.protocols import Entry, Holder, Published, Store
 
@@ -67,7 +69,7 @@ class StageProgress:
         self._clock = clock
         self._elapsed_s = elapsed_s
         self._begun_s: dict[int, float] = {}
-        self._epoch_s = 0.0
+        self._recent_s: deque[float] = deque(maxlen=RECENT_EPOCHS)
         self._done_s = elapsed_s()
         self._lock = threading.Lock()
         self._limit = first_record_limit(settings)
@@ -122,7 +124,7 @@ class StageProgress:
         cold = entry.epoch - self._taken_up <= COLD_EPOCHS
         if self.at.done_us:
             # The first epoch of an incarnation compiles and loads everything: it says nothing about the next.
-            self._epoch_s = smoothed_s(self._epoch_s, took_s)
+            self._recent_s.append(took_s)
             # Slow and small as they are, cold epochs would tell that records cost nothing.
             self._cost = self._cost if cold else self._cost.after(entry.records, took_s)
             self._limit = next_record_limit(
@@ -140,7 +142,7 @@ class StageProgress:
             epoch=entry.epoch,
             working_on=-1,
             # Nor do the next few: the others would wait for a replica that is about to be as fast as they are.
-            epoch_s=0.0 if cold else self._epoch_s,
+            epoch_s=0.0 if cold else typical_s(self._recent_s),
             records=self.at.records + entry.records,
             moved_us=now,
             done_us=now,

@@ -15,14 +15,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from lockstep.compile.job import Compiled
+from lockstep.errors import LockstepError
 from lockstep.runtime.epoch.output import through_driver
 from lockstep.runtime.spark.batches import for_each_batch
+from lockstep.runtime.state.checkpoint import standing
+from lockstep.runtime.state.digests import state_digest
 
-EPOCHS = 8
+EPOCHS_MIN = 8
 """By then an epoch takes about twice what it will take in the end, down from fifty times."""
+EPOCHS_MAX = 24
+"""The warmer it is, the sooner it has caught up. For a replica that is missed only if that does not take long:"""
+MORE_S = 6.0
 WARM_UP_S_MAX = 60.0
 """However far it is by then: epochs that take so long gain little from a warm JVM, and one may never end."""
 _POLL_S = 0.02
@@ -34,8 +42,10 @@ def nowhere(key: str, step: str, facts: dict[str, Any]) -> None:
     """Dead letters of a rehearsal: they are written when the epoch counts."""
 
 
-def warm_up(compiled: Compiled, folder: Path, should_stop: Callable[[], bool]) -> bool:
-    """Run ``compiled``, whose sources repeat the newest epoch, :data:`EPOCHS` times with a throw-away checkpoint.
+def warm_up(
+    compiled: Compiled, folder: Path, should_stop: Callable[[], bool], is_missed: Callable[[], bool] = lambda: True
+) -> bool:
+    """Run ``compiled``, whose sources repeat the newest epoch, some times with a throw-away checkpoint.
 
     Of that only the logs of its first epoch are left in ``folder``; returns whether they are there.
     """
@@ -53,8 +63,10 @@ def warm_up(compiled: Compiled, folder: Path, should_stop: Callable[[], bool]) -
         .option("checkpointLocation", str(folder))
         .start()
     )
-    deadline_s = time.monotonic() + WARM_UP_S_MAX
-    while query.isActive and len(done) < EPOCHS and not should_stop() and time.monotonic() < deadline_s:
+    begun_s = time.monotonic()
+    while query.isActive and not should_stop() and (spent_s := time.monotonic() - begun_s) < WARM_UP_S_MAX:
+        if is_enough(len(done), spent_s, is_missed=is_missed()):
+            break
         time.sleep(_POLL_S)
     # The batch commits after its function returned; a stop inside it would be noisy.
     time.sleep(10 * _POLL_S)
@@ -62,7 +74,28 @@ def warm_up(compiled: Compiled, folder: Path, should_stop: Callable[[], bool]) -
     if (error := query.exception()) is not None:
         # Not fatal here: if the job itself fails, the epochs that count will say so with all that belongs to it.
         print(f"warming up failed: {error}", file=sys.stderr, flush=True)
+    elif not should_stop():
+        _read_state(compiled.frame.sparkSession, folder)
     return _only_logs(folder)
+
+
+def is_enough(epochs: int, spent_s: float, *, is_missed: bool) -> bool:
+    """Whether a process that has rehearsed so many epochs in so long is warm; a spare is not missed yet.
+
+    >>> is_enough(8, 3.0, is_missed=True), is_enough(8, 7.0, is_missed=True), is_enough(8, 7.0, is_missed=False)
+    (False, True, False)
+    """
+    return epochs >= EPOCHS_MAX or (is_missed and epochs >= EPOCHS_MIN and spent_s > MORE_S)
+
+
+def _read_state(session: SparkSession, folder: Path) -> None:
+    """Take a digest of the state that the rehearsal left: the first takes a second, and epochs wait for it."""
+    try:
+        at = standing(folder)
+        if at is not None and at.batch >= 0:
+            state_digest(session, folder, at.batch)
+    except (PySparkException, Py4JError, LockstepError, OSError) as error:
+        print(f"the state of the rehearsal was not read: {error}", file=sys.stderr, flush=True)
 
 
 def _only_logs(folder: Path) -> bool:

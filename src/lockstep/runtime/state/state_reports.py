@@ -13,7 +13,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lockstep.clock import wall_us
 from lockstep.errors import LockstepError, StoreError
+from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.decide.state_digests import Joined, is_urgent, joined_key, stretched, wanted_epochs
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.state.checkpoint import batch_of
@@ -32,7 +34,8 @@ class StateReports(threading.Thread):
     """Looks twice a second whether the state of an epoch is to be compared, and reports its digest.
 
     Epochs come first. With one core a task that reads state holds up the epoch that comes meanwhile, so replicas take
-    turns: while one reads, another publishes.
+    turns: while one reads, another publishes. Where no other would, nothing is read, and there is nobody to compare
+    with either.
     """
 
     def __init__(
@@ -99,6 +102,8 @@ class StateReports(threading.Thread):
 
     def look(self) -> bool:
         """Report the oldest state that is to be compared, if it is time for that; whether it was."""
+        if not self._another_publishes():
+            return False
         for stage, epoch, committed in self._wanted():
             if (stage, epoch) in self._settled:
                 continue
@@ -126,6 +131,11 @@ class StateReports(threading.Thread):
             found += [(stage, epoch, committed) for epoch in wanted]
         self._settled &= {(stage, epoch) for stage, epoch, _ in found}
         return sorted(found, key=lambda one: one[1])
+
+    def _another_publishes(self) -> bool:
+        """Whether another replica is at the head: one that is still catching up would not be in time."""
+        others = [one for one in self._store.progress() if one.replica != self._holder.replica]
+        return any(one.state == "running" and is_live(one, wall_us()) for one in others)
 
     def _is_idle(self) -> bool:
         head = self._store.head()
