@@ -38,6 +38,8 @@ class SimProcess:
         self._exit_code: int | None = None
         self._still_until_us = 0
         self._overdue: list[Callable[[], None]] = []
+        self.stuck_us: list[tuple[int, int]] = []
+        """(from, to) of every write of its own that was stuck in the disk: nothing it does makes that faster."""
 
     # What the supervisor asks of a process.
 
@@ -166,6 +168,8 @@ class SimProcess:
             self._hold(strike.still_s, perform)
             return
         if strike.fault == "slow":
+            now_us = self.world.timeline.now_us
+            self.stuck_us.append((now_us, now_us + round(strike.still_s * US_PER_S)))
             self.after(strike.still_s, perform)
             return
         if strike.fault == "crash":

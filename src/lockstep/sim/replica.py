@@ -321,5 +321,5 @@ class SimReplica(SimProcess):
     def down(self) -> None:
         """It is not counted on any more."""
         if self._up_since_us is not None:
-            self.world.history.up_us.append((self._up_since_us, self.world.timeline.now_us))
+            self.world.history.was_up(self._up_since_us, self.world.timeline.now_us, self.stuck_us)
         self._up_since_us = None

@@ -30,8 +30,10 @@ SETTLED_S = 3.0
 STALLED_S = 5.0
 """While a replica is up, in calm, nobody waits longer than this for an epoch to be sealed."""
 GAP_S_MAX = 4.0
-"""The longest silence while a replica is up: the lag timeout (1.5 s), an epoch that a pause fell into, and the
-interval that pacing then asks for (twice the slowest epoch)."""
+"""The longest silence while a replica is up, writes that are stuck in its disk aside (any number of them may follow each
+other): until a lock that somebody holds is passed by, the lag timeout and a look (1.6 s); two epochs of the slowest
+replica, which was one behind (0.2 s x 3 each, 1.2 s); the interval that pacing then asks for, twice such an epoch
+(1.2 s)."""
 SLOW_CALL_S_MAX = 0.2
 """As everything here is about ten times shorter than in production: a store that takes up to two seconds for a call."""
 _LOOK_S = 0.1
