@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.sim.bugs import BUGS, Bug
-from lockstep.sim.exploring import Wish
-from lockstep.sim.running import Failure, run_seed
+from lockstep.sim.many_seeds import Wish
+from lockstep.sim.one_seed import Failure, run_seed
+from lockstep.sim.planted_bugs import BUGS, Bug
 from lockstep.sim.scenario import Scenario
 
 SEEDS_MAX = 100

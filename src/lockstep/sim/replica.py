@@ -20,11 +20,11 @@ from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DRAINED, EXIT_RETIRED, R
 from lockstep.runtime.state.recovery import COPY, SWAP, Recovery
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.sim.checkpoints import PLAN, Checkpoint, SimCheckpoints
-from lockstep.sim.disk import Blocked, StoreAt
 from lockstep.sim.driving import FOR_EVER_S, Driver
 from lockstep.sim.pipeline import SINKS, VERSION
 from lockstep.sim.process import SimProcess
 from lockstep.sim.sealer import SimSealer
+from lockstep.sim.store_access import Blocked, StoreAt
 from lockstep.sim.work import SimOutput, SimWork
 from lockstep.store.protocols import Entry, Store
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from lockstep.sim.running import Failure, try_seed
+from lockstep.sim.one_seed import Failure, try_seed
 from lockstep.sim.scenario import Scenario
 
 RUNS_MAX = 400

@@ -15,8 +15,8 @@ from lockstep.control.taking_over import sweep, take_over
 from lockstep.errors import LockstepError, StoreError
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.steps import Pause, Step, Steps
-from lockstep.sim.disk import StoreAt
 from lockstep.sim.replica import SimReplica
+from lockstep.sim.store_access import StoreAt
 from lockstep.store.patience import PATIENCE_S, patience, patience_s
 from lockstep.store.protocols import Progress, Store
 

@@ -13,7 +13,6 @@ from lockstep.errors import StoreError
 from lockstep.observe import promises
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.sim.checkpoints import Checkpoint
-from lockstep.sim.disk import WriteLock
 from lockstep.sim.faults import Faults
 from lockstep.sim.history import History
 from lockstep.sim.memory_store import MemoryStore
@@ -21,6 +20,7 @@ from lockstep.sim.pipeline import INSIDE, SINKS, Boundary, SimSink, SimSource, S
 from lockstep.sim.process import EXIT_KILLED
 from lockstep.sim.replica import SimReplica
 from lockstep.sim.scenario import EVERYONE, Scenario
+from lockstep.sim.store_access import WriteLock
 from lockstep.sim.supervising import SimSupervisor
 from lockstep.sim.timeline import START_US, HostClock, Timeline
 from lockstep.store.protocols import Cut, Entry
@@ -30,10 +30,10 @@ SETTLED_S = 3.0
 STALLED_S = 5.0
 """While a replica is up, in calm, nobody waits longer than this for an epoch to be sealed."""
 GAP_S_MAX = 4.0
-"""The longest silence while a replica is up, writes that are stuck in its disk aside (any number of them may follow each
-other): until a lock that somebody holds is passed by, the lag timeout and a look (1.6 s); two epochs of the slowest
-replica, which was one behind (0.2 s x 3 each, 1.2 s); the interval that pacing then asks for, twice such an epoch
-(1.2 s)."""
+"""The longest silence while a replica is up, without the time in which its writes are stuck in the disk (any number of
+them may follow one another): until a lock that somebody holds is passed by, the lag timeout and a look (1.6 s); two
+epochs of the slowest replica, which was one behind (0.2 s x 3 each, 1.2 s); the interval that pacing then asks for,
+twice such an epoch (1.2 s)."""
 SLOW_CALL_S_MAX = 0.2
 """As everything here is about ten times shorter than in production: a store that takes up to two seconds for a call."""
 _LOOK_S = 0.1
