@@ -35,6 +35,8 @@ FOUND_BY = {
     "lease-ignored": "progress",
     "kill-noted-first": "progress",
     "held-lock-unseen": "progress",
+    "spare-beside-a-boot": "spares",
+    "spare-given-twice": "spares",
 }
 
 

@@ -274,8 +274,8 @@ class Spares(Generic[AnyProcess, AnySpare]):
 
     def close(self) -> None:
         """End all spares. Those that have become replicas are the supervisor's."""
-        while self._waiting:
-            self._take(self._waiting[-1]).kill()
+        for one in list(self._waiting):
+            self._take(one).kill()
 
     def _look(self, now_s: float) -> None:
         for one in list(self._waiting):

@@ -219,6 +219,26 @@ def incarnation(who: str, deed: str, *, is_live: bool) -> list[str]:
     return [] if is_live else [f"incarnation: {who} {deed} although it was retired"]
 
 
+def spares(booting: Sequence[str], awaited: Sequence[str]) -> list[str]:
+    """A spare boots only while no replica has to: one process boots at a time, and replicas come first.
+
+    >>> spares(["spare 1"], awaited=[])
+    []
+    >>> spares(["spare 1"], awaited=["r0"])
+    ['spares: spare 1 boots although r0 has to come up']
+    """
+    return [f"spares: {one} boots although {', '.join(awaited)} has to come up" for one in booting if awaited]
+
+
+def given_once(process: str, replicas: Sequence[str]) -> list[str]:
+    """A process is one replica at most.
+
+    >>> given_once("process 7", ["r0"]), given_once("process 7", ["r0", "r1"])
+    ([], ['spares: process 7 was told to be r0 and r1'])
+    """
+    return [f"spares: {process} was told to be {' and '.join(replicas)}"] if len(replicas) > 1 else []
+
+
 def time(epoch_times_us: Sequence[tuple[int, int]]) -> list[str]:
     """Epoch time moves on with every epoch, whatever the clocks do. Takes (epoch, epoch time) in order.
 

@@ -13,8 +13,9 @@ from typing import cast
 
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication, SourceSide
-from lockstep.control import supervision
+from lockstep.control import spares, supervision
 from lockstep.control import supervisor as supervising
+from lockstep.control.spares import Spares
 from lockstep.control.supervision import Action, Seen
 from lockstep.control.supervisor import Supervisor
 from lockstep.control.taking_over import LEASE, LEASE_S
@@ -96,6 +97,7 @@ FULL_WHILE_FORGETTING = Scenario(
 )
 HELD = Scenario(hold_chance=0.03)
 LOCKED = Scenario(disk_locked_s=((2.0, 12.0),))
+SPARED = Scenario(spares=2, crash_chance=0.01, hang_chance=0.005, faults_s=20.0, boot_s=(0.3, 1.0))
 
 
 # Publishing.
@@ -405,6 +407,20 @@ BUGS: tuple[Bug, ...] = (
         "progress",
         swapped((Supervisor, "_pass_by", lambda supervisor: False)),  # noqa: ARG005
         HELD,
+    ),
+    Bug(
+        "spare-beside-a-boot",
+        "A spare is ordered as soon as there is none, whoever is missing or on its way.",
+        "spares",
+        swapped((spares, "is_calm", lambda progress, pids, now_us: bool(progress))),  # noqa: ARG005
+        SPARED,
+    ),
+    Bug(
+        "spare-given-twice",
+        "A spare that was given to a replica is still counted among those that wait.",
+        "spares",
+        swapped((Spares, "_take", lambda spares, one: one.spare)),  # noqa: ARG005
+        SPARED,
     ),
 )
 

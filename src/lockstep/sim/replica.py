@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BOOT, JOIN, OFFSETS, COMMIT = "boot", "join", "offsets", "commit"
 """Steps of Spark's own: the JVM comes up; a query begins; a micro-batch is written into the offset log, and at its end
 into the commit log."""
-_TOLD_S = 0.05
+TOLD_S = 0.05
 """How soon a replica acts on what its threads were told."""
 _TAKES_S = {COPY: 0.05, DIGEST: 0.002, FINISH: 0.002, COMMIT: 0.002, PUBLISH: 0.005}
 
@@ -50,7 +50,8 @@ class SimReplica(SimProcess):
     """The life of an epoch as production walks it, sink by sink, between Spark's two logs."""
 
     def __init__(self, world: World, spec: ReplicaSpec, *, gently: bool, pid: int) -> None:
-        super().__init__(world, spec.replica, gently=gently, pid=pid)
+        super().__init__(world, gently=gently, pid=pid)
+        self._be(spec)
         self.said = "starting"
         self.moved_us = 0
         """When it last finished an epoch, in true time."""
@@ -61,16 +62,20 @@ class SimReplica(SimProcess):
         """One for each stage, once it follows the ledger."""
         self._resting: set[int] = set()
         """The stages that have nothing under way, while it drains."""
-        self._prefer_peer = spec.seed == "peer"
         self._up_since_us: int | None = None
         self._is_hit = False
-        self._clock = world.clock(self.name)
         self._elapsed_s = lambda: world.timeline.elapsed_s
         self._store = cast("Store", StoreAt(world.store, self._before_write))
         self._writes = 0
         """To the store, since it was last asked how long they took."""
         self._drivers: list[Driver] = []
-        self.after(0.05, self._begin)
+        self.after(0.05, self._arrive)
+
+    def _be(self, spec: ReplicaSpec) -> None:
+        """From now on it acts for this replica."""
+        self.name = self._who = spec.replica
+        self._prefer_peer = spec.seed == "peer"
+        self._clock = self.world.clock(spec.replica)
 
     @property
     def at(self) -> Standpoint:
@@ -91,7 +96,7 @@ class SimReplica(SimProcess):
         if self.stage_progress is not None:
             self.sealer.stopping = True
         for driver in self._drivers:
-            driver.wake(_TOLD_S)
+            driver.wake(TOLD_S)
 
     def hit(self) -> None:
         """A bit flips: the state it commits next is wrong, and so is everything after."""
@@ -143,7 +148,13 @@ class SimReplica(SimProcess):
 
     # Its life.
 
+    def _arrive(self) -> None:
+        self._begin()
+
     def _begin(self) -> None:
+        if self.draining:
+            self.exit(EXIT_DRAINED)
+            return
         try:
             self.holder = self._store.begin(self.name, self.pid)
         except Blocked:
@@ -163,8 +174,11 @@ class SimReplica(SimProcess):
         self._drivers[-1].start()
         return self._drivers[-1]
 
-    def _life(self) -> Steps[None]:
+    def _boot(self) -> Steps[None]:
         yield Step(BOOT, lambda: None)
+
+    def _life(self) -> Steps[None]:
+        yield from self._boot()
         self.reporter.state = "seeding"
         if self.draining:
             self.exit(EXIT_DRAINED)
@@ -256,7 +270,7 @@ class SimReplica(SimProcess):
         if progress.at.epoch == progress.newest_epoch:
             self.exit(EXIT_DRAINED)
         for driver in self._drivers:
-            driver.wake(_TOLD_S)
+            driver.wake(TOLD_S)
         return True
 
     def batch(self, stage: int, entry: Entry, machine: EpochSteps[SimOutput]) -> Steps[None]:
@@ -284,7 +298,7 @@ class SimReplica(SimProcess):
         """As production does: who was retired ends, everything else passes."""
         self.tell(f"may not seal: {error.code}")
         if error.code == "LS0405":
-            self.after(_TOLD_S, lambda: self.exit(EXIT_RETIRED))
+            self.after(TOLD_S, lambda: self.exit(EXIT_RETIRED))
 
     def _epoch_done(self) -> None:
         self.moved_us = self.world.timeline.now_us
@@ -293,7 +307,7 @@ class SimReplica(SimProcess):
     def _report_regularly(self) -> None:
         if not self._store.is_live(self.holder):
             self.note("finds itself retired")
-            self.after(_TOLD_S, lambda: self.exit(EXIT_RETIRED))
+            self.after(TOLD_S, lambda: self.exit(EXIT_RETIRED))
             return
         try:
             self._report()
