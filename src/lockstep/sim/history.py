@@ -178,6 +178,11 @@ class History:
             self.check(promises.once([epoch for epoch in epochs if epoch == newest.epoch]))
             self.check(promises.order([before, newest.epoch]))
 
+    def rests(self, who: str, epochs: Sequence[int]) -> None:
+        """A replica that drained has come to rest: after the same epoch in all stages."""
+        apart = len(set(epochs)) > 1
+        self.check([f"stopping: {who} rests after epochs {sorted(epochs)} of its stages"] if apart else [])
+
     def check_all(self, sinks: Sequence[SimSink], *, settled_s: float, gap_s_max: float) -> None:
         """At the end: every epoch sealed at least ``settled_s`` ago is in every sink, and output never stood still."""
         settled_us = self._timeline.now_us - settled_s * US_PER_S

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from lockstep.clock import US_PER_S
 from lockstep.errors import LockstepError, StoreError
+from lockstep.runtime.epoch.draining import drain_steps
 from lockstep.runtime.epoch.epoch_steps import BEGIN, DIGEST, FINISH, PUBLISH, RUN, EpochSteps
 from lockstep.runtime.epoch.sealing import SEAL
 from lockstep.runtime.epoch.stage_progress import StageProgress, Standpoint
@@ -34,9 +35,51 @@ if TYPE_CHECKING:
 BOOT, JOIN, OFFSETS, COMMIT = "boot", "join", "offsets", "commit"
 """Steps of Spark's own: the JVM comes up; a query begins; a micro-batch is written into the offset log, and at its end
 into the commit log."""
-TOLD_S = 0.05
+_TOLD_S = 0.05
 """How soon a replica acts on what its threads were told."""
 _TAKES_S = {COPY: 0.05, DIGEST: 0.002, FINISH: 0.002, COMMIT: 0.002, PUBLISH: 0.005}
+
+
+class SimQueries:
+    """The queries of a simulated replica, as production brings them to rest."""
+
+    def __init__(self, replica: SimReplica) -> None:
+        self._replica = replica
+        self._last: int | None = None
+        self._held: set[int] = set()
+
+    def holds(self, stage: int, epoch: int) -> bool:
+        """Whether a query may not begin this epoch; then it has answered."""
+        if self._last is None or epoch <= self._last:
+            return False
+        self._held.add(stage)
+        return True
+
+    def hold(self) -> None:
+        """None begins an epoch any more."""
+        self._let(-1)
+
+    def release(self, last: int) -> None:
+        """They compute up to this epoch."""
+        self._replica.tell("lets the stages behind come up")
+        self._let(last)
+
+    def ask(self) -> None:
+        """Those that are held answer again."""
+        self._held.clear()
+        self._replica.wake_all()
+
+    def are_held(self) -> bool:
+        """Whether all have answered."""
+        return len(self._held) >= len(self._replica.works)
+
+    def are_active(self) -> bool:
+        """A query that fails here ends its process."""
+        return True
+
+    def _let(self, last: int) -> None:
+        self._last = last
+        self._replica.wake_all()
 
 
 class SimReplica(SimProcess):
@@ -60,8 +103,7 @@ class SimReplica(SimProcess):
         self.checkpoints = SimCheckpoints(self)
         self.works: list[SimWork] = []
         """One for each stage, once it follows the ledger."""
-        self._resting: set[int] = set()
-        """The stages that have nothing under way, while it drains."""
+        self._queries = SimQueries(self)
         self._up_since_us: int | None = None
         self._is_hit = False
         self._elapsed_s = lambda: world.timeline.elapsed_s
@@ -92,16 +134,20 @@ class SimReplica(SimProcess):
         self.after(self.world.draw.uniform(0.0, 0.1), self._drain)
 
     def _drain(self) -> None:
+        if not self.draining and self.stage_progress is not None:
+            self._come_to_rest(self.stage_progress)
         self.draining = True
-        if self.stage_progress is not None:
-            self.sealer.stopping = True
-        for driver in self._drivers:
-            driver.wake(TOLD_S)
+        self.wake_all()
 
     def hit(self) -> None:
         """A bit flips: the state it commits next is wrong, and so is everything after."""
         self.note("its state is damaged")
         self._is_hit = True
+
+    def wake_all(self) -> None:
+        """Something changed that its threads look for now and then."""
+        for driver in self._drivers:
+            driver.wake(_TOLD_S)
 
     def wake(self, epoch: int) -> None:
         """An epoch was sealed: whoever polls for it sees it soon."""
@@ -195,7 +241,7 @@ class SimReplica(SimProcess):
             self._clock,
             self._elapsed_s,
         ).steps()
-        at = [own for stage in range(len(self.world.stages)) if (own := self.checkpoints.own(stage)) is not None]
+        at = self._own()
         if len(at) < len(self.world.stages):
             # A zombie's successor is in the midst of its own start.
             self.exit(EXIT_CHECKPOINT)
@@ -203,6 +249,8 @@ class SimReplica(SimProcess):
         machines = yield Step(JOIN, partial(self._join, at))
         for stage, machine in enumerate(machines):
             self._drive(self._follow(stage, machine), stage)
+        if self.draining and self.stage_progress is not None:
+            self._come_to_rest(self.stage_progress)
 
     def _follow(self, stage: int, machine: EpochSteps[SimOutput]) -> Steps[None]:
         """One query: epoch after epoch."""
@@ -244,10 +292,10 @@ class SimReplica(SimProcess):
         """The next epoch once it is sealed, as Spark's source answers it: never, when the replica shall end."""
         assert self.stage_progress is not None
         while True:
-            if self.draining and self._rests(stage, self.stage_progress):
+            epoch = self.stage_progress.stage_epoch(stage) + 1
+            if self._queries.holds(stage, epoch):
                 yield Pause(FOR_EVER_S)
                 continue
-            epoch = self.stage_progress.stage_epoch(stage) + 1
             entry = self._store.entry(epoch)
             if entry is not None:
                 self.world.history.used(entry, by=self._who)
@@ -259,19 +307,23 @@ class SimReplica(SimProcess):
                 self.exit(EXIT_CHECKPOINT)
             yield Pause(FOR_EVER_S, epoch)
 
-    def _rests(self, stage: int, progress: StageProgress) -> bool:
-        """As production drains: all stages are held; then those behind run up to the foremost; then it ends."""
-        self._resting.add(stage)
-        if len(self._resting) < len(self.works):
-            return True
-        if progress.stage_epoch(stage) < progress.newest_epoch:
-            self._resting.discard(stage)
-            return False
-        if progress.at.epoch == progress.newest_epoch:
+    def _come_to_rest(self, progress: StageProgress) -> None:
+        """As production drains, then ends."""
+        self.sealer.stopping = True
+        self.reporter.state = "draining"
+        deadline_s = self._elapsed_s() + self.world.settings.stop_timeout_s
+
+        def steps() -> Steps[None]:
+            rested = yield from drain_steps(self._queries, progress, deadline_s, self._elapsed_s)
+            if rested:
+                self.world.history.rests(self._who, [own.epoch for own in self._own()])
             self.exit(EXIT_DRAINED)
-        for driver in self._drivers:
-            driver.wake(TOLD_S)
-        return True
+
+        self._drive(steps())
+
+    def _own(self) -> list[Checkpoint]:
+        """Its checkpoints, those that are there."""
+        return [own for stage in range(len(self.world.stages)) if (own := self.checkpoints.own(stage)) is not None]
 
     def batch(self, stage: int, entry: Entry, machine: EpochSteps[SimOutput]) -> Steps[None]:
         """One micro-batch of Spark's, with the steps of the epoch inside."""
@@ -298,7 +350,7 @@ class SimReplica(SimProcess):
         """As production does: who was retired ends, everything else passes."""
         self.tell(f"may not seal: {error.code}")
         if error.code == "LS0405":
-            self.after(TOLD_S, lambda: self.exit(EXIT_RETIRED))
+            self.after(_TOLD_S, lambda: self.exit(EXIT_RETIRED))
 
     def _epoch_done(self) -> None:
         self.moved_us = self.world.timeline.now_us
@@ -307,7 +359,7 @@ class SimReplica(SimProcess):
     def _report_regularly(self) -> None:
         if not self._store.is_live(self.holder):
             self.note("finds itself retired")
-            self.after(TOLD_S, lambda: self.exit(EXIT_RETIRED))
+            self.after(_TOLD_S, lambda: self.exit(EXIT_RETIRED))
             return
         try:
             self._report()

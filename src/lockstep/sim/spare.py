@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lockstep.runtime.spec import EXIT_DRAINED, ReplicaSpec
 from lockstep.runtime.steps import Pause, Step, Steps
-from lockstep.sim.replica import TOLD_S, SimReplica
+from lockstep.sim.replica import SimReplica
 from lockstep.sim.scenario import SPARE
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ class SimSpare(SimReplica):
             return False
         if self.told is None:
             self.told = spec
-            for driver in self._drivers:
-                driver.wake(TOLD_S)
+            self.wake_all()
         return True
 
     def takes_s(self, step: str) -> float:
