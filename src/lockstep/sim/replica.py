@@ -134,10 +134,10 @@ class SimReplica(SimProcess):
         self.after(self.world.draw.uniform(0.0, 0.1), self._drain)
 
     def _drain(self) -> None:
-        if not self.draining and self.stage_progress is not None:
-            self._come_to_rest(self.stage_progress)
-        self.draining = True
-        self.wake_all()
+        if not self.draining:
+            self.draining = True
+            self._rest_if_draining()
+            self.wake_all()
 
     def hit(self) -> None:
         """A bit flips: the state it commits next is wrong, and so is everything after."""
@@ -249,8 +249,7 @@ class SimReplica(SimProcess):
         machines = yield Step(JOIN, partial(self._join, at))
         for stage, machine in enumerate(machines):
             self._drive(self._follow(stage, machine), stage)
-        if self.draining and self.stage_progress is not None:
-            self._come_to_rest(self.stage_progress)
+        self._rest_if_draining()
 
     def _follow(self, stage: int, machine: EpochSteps[SimOutput]) -> Steps[None]:
         """One query: epoch after epoch."""
@@ -307,19 +306,20 @@ class SimReplica(SimProcess):
                 self.exit(EXIT_CHECKPOINT)
             yield Pause(FOR_EVER_S, epoch)
 
-    def _come_to_rest(self, progress: StageProgress) -> None:
+    def _rest_if_draining(self) -> None:
+        """Begin to drain, once it follows the ledger."""
+        if self.draining and self.stage_progress is not None:
+            self.sealer.stopping = True
+            self.reporter.state = "draining"
+            self._drive(self._rest(self.stage_progress))
+
+    def _rest(self, progress: StageProgress) -> Steps[None]:
         """As production drains, then ends."""
-        self.sealer.stopping = True
-        self.reporter.state = "draining"
-        deadline_s = self._elapsed_s() + self.world.settings.stop_timeout_s
-
-        def steps() -> Steps[None]:
-            rested = yield from drain_steps(self._queries, progress, deadline_s, self._elapsed_s)
-            if rested:
-                self.world.history.rests(self._who, [own.epoch for own in self._own()])
-            self.exit(EXIT_DRAINED)
-
-        self._drive(steps())
+        deadline_s = self.world.timeline.elapsed_s + self.world.settings.stop_timeout_s
+        rested = yield from drain_steps(self._queries, progress, deadline_s, self._elapsed_s)
+        if rested and not self.zombie:
+            self.world.history.rests(self._who, [own.epoch for own in self._own()])
+        self.exit(EXIT_DRAINED)
 
     def _own(self) -> list[Checkpoint]:
         """Its checkpoints, those that are there."""
