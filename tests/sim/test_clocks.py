@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockstep.runtime.decide.last_seen import LastSeen
-from lockstep.sim.running import run_seed
+from lockstep.sim.one_seed import run_seed
 from lockstep.sim.scenario import Scenario
 from lockstep.store.protocols import Progress
 

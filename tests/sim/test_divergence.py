@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
-from lockstep.sim.running import run_seed
+from lockstep.sim.one_seed import run_seed
 from lockstep.sim.scenario import SETTINGS, Scenario
 from lockstep.sim.world import World
 

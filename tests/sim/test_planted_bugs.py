@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.sim.bugs import BUGS, Bug
-from lockstep.sim.exploring import Wish
-from lockstep.sim.running import Failure, run_seed
+from lockstep.sim.many_seeds import Wish
+from lockstep.sim.one_seed import Failure, run_seed
+from lockstep.sim.planted_bugs import BUGS, Bug
 from lockstep.sim.scenario import Scenario
 
 SEEDS_MAX = 100
@@ -35,6 +35,11 @@ FOUND_BY = {
     "lease-ignored": "progress",
     "kill-noted-first": "progress",
     "held-lock-unseen": "progress",
+    "kill-asks-first": "progress",
+    "one-stage-is-enough": "marks",
+    "drain-stops-short": "stopping",
+    "spare-beside-a-boot": "spares",
+    "spare-given-twice": "spares",
 }
 
 
@@ -63,6 +68,11 @@ def test_every_bug_is_tested_and_named_once() -> None:
 def test_without_the_bug_its_scenario_breaks_no_promise(scenario: Scenario) -> None:
     for seed in range(8):
         run_seed(seed, scenario)
+
+
+def test_it_is_the_slow_store_that_shows_a_supervisor_which_asks_before_it_kills() -> None:
+    swift = Wish("kill-asks-first", {"store_slow_s": ()})
+    assert not any(isinstance(swift.run(seed), Failure) for seed in range(20))
 
 
 def test_a_bug_is_gone_when_it_is_taken_out_again() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.sim.bugs import HELD
-from lockstep.sim.exploring import Wish
+from lockstep.sim.many_seeds import Wish
+from lockstep.sim.one_seed import run_seed
+from lockstep.sim.planted_bugs import HELD
 from lockstep.sim.process import STORE_STEPS
 from lockstep.sim.replica import SimReplica
-from lockstep.sim.running import run_seed
 from lockstep.sim.scenario import SETTINGS, Scenario, random_scenario
 from lockstep.sim.timeline import Timeline
 from lockstep.store.sqlite_store import open_store

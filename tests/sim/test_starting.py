@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.runtime.state.checkpoint import Standing
 from lockstep.runtime.state.recovery import Situation, choose
-from lockstep.sim.running import run_seed
+from lockstep.sim.one_seed import run_seed
 from lockstep.sim.scenario import SETTINGS, Scenario
 from lockstep.store.protocols import Progress
 

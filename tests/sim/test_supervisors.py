@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.sim.bugs import TAKEN_OVER
-from lockstep.sim.running import run_seed
+from lockstep.sim.one_seed import run_seed
+from lockstep.sim.planted_bugs import TAKEN_OVER
 from lockstep.sim.scenario import Scenario
 from lockstep.sim.world import World
 

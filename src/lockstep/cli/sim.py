@@ -15,8 +15,8 @@ from lockstep.cli.output import err, out, plain_table, to_stderr
 from lockstep.errors import EnvironmentError_
 
 if TYPE_CHECKING:
-    from lockstep.sim.exploring import Wish
-    from lockstep.sim.running import Failure
+    from lockstep.sim.many_seeds import Wish
+    from lockstep.sim.one_seed import Failure
     from lockstep.sim.world import World
 
 _SEEDS = 1000
@@ -69,7 +69,7 @@ def sim(
 
 
 def _list_bugs() -> None:
-    from lockstep.sim.bugs import BUGS
+    from lockstep.sim.planted_bugs import BUGS
 
     table = plain_table("bug", "breaks", "what is wrong")
     for bug in BUGS:
@@ -78,8 +78,8 @@ def _list_bugs() -> None:
 
 
 def _wish(plant: str, replicas: int | None, changed: Sequence[str]) -> Wish:
-    from lockstep.sim.bugs import BUGS, bug_named
-    from lockstep.sim.exploring import Wish
+    from lockstep.sim.many_seeds import Wish
+    from lockstep.sim.planted_bugs import BUGS, bug_named
 
     if plant and bug_named(plant) is None:
         raise EnvironmentError_(
@@ -116,7 +116,7 @@ def _parsed(changed: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _run_one(wish: Wish, seed: int, *, trace: bool) -> int:
-    from lockstep.sim.running import Failure
+    from lockstep.sim.one_seed import Failure
 
     found = wish.run(seed, whole=trace)
     if isinstance(found, Failure):
@@ -142,7 +142,7 @@ def _summary(seed: int, world: World) -> str:
 
 
 def _explore(wish: Wish, first: int, count: int, jobs: int) -> int:
-    from lockstep.sim.exploring import explore
+    from lockstep.sim.many_seeds import explore
 
     began_s = time.monotonic()
     done: int = 0

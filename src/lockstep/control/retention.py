@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import SourceSide
-from lockstep.store.protocols import Progress, Store
+from lockstep.store.protocols import COMPUTING, Progress, Store
 
 
 def floor_epoch(progress: Sequence[Progress], given_up: Sequence[str], settings: RunSettings) -> int:
@@ -15,6 +15,9 @@ def floor_epoch(progress: Sequence[Progress], given_up: Sequence[str], settings:
     >>> floor_epoch([], [], RunSettings())
     0
     """
+    if not any(one.state in COMPUTING for one in progress):
+        # Whether a checkpoint is whole shows when somebody starts from it: what a dead replica said does not count.
+        return 0
     needed = [one.epoch for one in progress if one.replica not in given_up]
     return max(0, min(needed) - settings.retention_epochs_min) if needed else 0
 

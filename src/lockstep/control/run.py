@@ -24,8 +24,9 @@ from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.compacting import Compactor
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.processes import LeftoverProcesses, lock_holder
+from lockstep.control.spare_processes import MachineProcesses
 from lockstep.control.spares import Spares
-from lockstep.control.supervisor import Starter, Supervisor, Surroundings, replica_names
+from lockstep.control.supervisor import Supervisor, Surroundings, replica_names
 from lockstep.control.taking_over import LEASE, sweep, take_over
 from lockstep.errors import RunError
 from lockstep.machine import find_java
@@ -52,7 +53,6 @@ class PreparedRun:
     settings: Settings
     store: Store
     supervisor: Supervisor
-    spares: Spares
     compactor: Compactor
     lock: IO[str]
 
@@ -76,18 +76,18 @@ def prepare_run(
         # Before anything is written: who was left behind may hold the store's lock.
         left = LeftoverProcesses(partial(replica_folder, folder, graph.name), _ledger(folder, graph.name))
         run(take_over(store, identity, left))
-        supervisor, spares = _ready(loaded, graph, settings, store, project, identity)
+        supervisor = _ready(loaded, graph, settings, store, project, identity)
     except BaseException:
         store.release(LEASE, identity)
         lock.close()
         raise
     folders = [project / step.spec.path for step in graph.sinks if isinstance(step.spec, FilesSink)]
-    return PreparedRun(graph, settings, store, supervisor, spares, Compactor(folders, settings.run, store), lock)
+    return PreparedRun(graph, settings, store, supervisor, Compactor(folders, settings.run, store), lock)
 
 
 def _ready(
     loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, project: Path, identity: str
-) -> tuple[Supervisor, Spares]:
+) -> Supervisor:
     """Bring the job's folder into order and make its supervisor."""
     folder = (project / STORE_FOLDER).resolve()
     _follow_plan(store, graph)
@@ -111,13 +111,10 @@ def _ready(
         seed="auto",
         settings=settings.model_dump(mode="json"),
     )
-    spares = Spares(store, template, settings, replica_names(settings.run.replicas))
-    return _supervisor(graph, settings, store, template, identity, spares), spares
+    return _supervisor(graph, settings, store, template, identity)
 
 
-def _supervisor(
-    graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str, start: Starter
-) -> Supervisor:
+def _supervisor(graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str) -> Supervisor:
     place = Place(Path(template.project), Path(template.store), template.job)
     sources: dict[str, SourceSide] = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
     inside = [*(boundary.name for boundary in graph.boundaries), *(loop_journal(head) for head in graph.loops)]
@@ -128,7 +125,10 @@ def _supervisor(
     for side in sources.values():
         # A source that others read too learns here, before the first epoch, that this job will read it.
         side.start()
-    around = Surroundings(start=start, lock_holder=partial(lock_holder, _ledger(place.store, place.job)))
+    machine = MachineProcesses(template, settings)
+    spares = Spares(store, template, settings, replica_names(settings.run.replicas), machine)
+    holder = partial(lock_holder, _ledger(place.store, place.job))
+    around = Surroundings(start=spares, reserve=spares, lock_holder=holder)
     return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around)
 
 
@@ -143,19 +143,11 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
     for number in before:
         signal.signal(number, lambda *_: supervisor.stop())
 
-    def tend_and_tell() -> None:
-        if supervisor.stops:
-            prepared.spares.close()
-        else:
-            prepared.spares.tend()
-        on_tick()
-
     prepared.compactor.start()
     try:
-        supervisor.run(tend_and_tell)
+        supervisor.run(on_tick)
     finally:
         prepared.compactor.stop()
-        prepared.spares.close()
         for number, handler in before.items():
             signal.signal(number, handler)
         prepared.lock.close()

@@ -2,51 +2,31 @@
 
 A spare boots in the processor's idle time while all is calm, warms up, and waits. Whoever starts a replica takes one
 that fits, and the next one is ordered when all is calm again. One process boots at a time: a replica that is needed, or
-else a spare. The decisions are pure functions; :class:`Spares` is the shell around them.
+else a spare. The decisions are pure functions; :class:`Spares` acts on them, in production and in the simulator:
+what a process is, :class:`Processes` knows (``spare_processes.py``, ``sim/child_processes.py``).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
-
-import psutil
+from typing import Any, Generic, Protocol, TypeVar
 
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import Settings
 from lockstep.control.overview import SPARES
-from lockstep.control.processes import (
-    Group,
-    ReplicaProcess,
-    announced,
-    opened_log,
-    with_jvm,
-)
-from lockstep.control.shares import STARVED_LOOK_S, Demand, first_share, next_share
+from lockstep.control.supervisor import Process
 from lockstep.errors import StoreError
-from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.decide.pacing import is_live
-from lockstep.runtime.orders import BE
-from lockstep.runtime.spare import READY
-from lockstep.runtime.spec import ReplicaSpec, job_folder
+from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.protocols import Progress, Store
 
-CALM_S = 5.0
-"""All replicas have run for so long before a spare is booted beside them."""
-LOOK_INTERVAL_S = 1.0
 FAILURES_MAX = 3
 """Spares in a row that ended by themselves before no more are ordered: what ends them will show in a replica too."""
-FAILURE_PAUSE_S = 60.0
-TROUBLE_PAUSE_S = 10.0
 FORGOTTEN_S = 60.0
 """A replica that has been gone for so long is not waited for: it was given up."""
 MEMORY_FACTOR = 3
@@ -54,7 +34,22 @@ MEMORY_FACTOR = 3
 SLOWNESS = 4
 """A spare boots in a quarter of the time (``runtime/spark/duty_cycle.py``): so many times as long is no sign that it
 hangs."""
-FOLDER = "spares"
+
+
+@dataclass(frozen=True)
+class Times:
+    """How long what takes; everything is shorter in the simulator."""
+
+    calm_s: float = 5.0
+    """All replicas have run for so long before a spare is booted beside them."""
+    look_interval_s: float = 1.0
+    failure_pause_s: float = 60.0
+    """After one that ended by itself."""
+    trouble_pause_s: float = 10.0
+    """After trouble with the store or the disk."""
+
+
+TIMES = Times()
 
 
 @dataclass(frozen=True)
@@ -81,27 +76,32 @@ class Situation:
     driver_memory_bytes: int
 
 
-def may_order(situation: Situation) -> bool:
+def may_order(situation: Situation, times: Times = TIMES) -> bool:
     """Whether to boot another spare now.
 
     >>> calm = Situation(0, wanted=1, calm_s=60, failures=0, failed_ago_s=0, memory_free_bytes=8, driver_memory_bytes=1)
     >>> may_order(calm), may_order(replace(calm, spares=1)), may_order(replace(calm, memory_free_bytes=2))
     (True, False, False)
     """
-    rested = situation.failures == 0 or situation.failed_ago_s >= FAILURE_PAUSE_S
+    rested = situation.failures == 0 or situation.failed_ago_s >= times.failure_pause_s
     return (
         situation.spares < situation.wanted
-        and situation.calm_s >= CALM_S
+        and situation.calm_s >= times.calm_s
         and situation.failures < FAILURES_MAX
         and rested
         and situation.memory_free_bytes >= MEMORY_FACTOR * situation.driver_memory_bytes
     )
 
 
-def is_calm(progress: Sequence[Progress], now_us: int) -> bool:
-    """Whether every replica that is expected to run does, and none is on its way."""
+def is_calm(progress: Sequence[Progress], pids: Mapping[str, int], now_us: int) -> bool:
+    """Whether every replica that is expected to run does, and none is on its way; ``pids`` are those that live.
+
+    What a process said that has ended since is not believed: the store may not have been told yet.
+    """
     expected = [one for one in progress if not _forgotten(one, now_us)]
-    return bool(expected) and all(one.state == "running" and is_live(one, now_us) for one in expected)
+    return bool(expected) and all(
+        one.state == "running" and is_live(one, now_us) and pids.get(one.replica) == one.pid for one in expected
+    )
 
 
 def _forgotten(one: Progress, now_us: int) -> bool:
@@ -138,98 +138,62 @@ def useful_spares(settings: Settings) -> int:
     return settings.run.spares if is_local and not settings.run.until_done else 0
 
 
-class SpareProcess(Group):
-    """A spare, and the replica that it becomes."""
-
-    def __init__(self, spec: ReplicaSpec, shape: Shape, folder: Path, ordered_s: float) -> None:
-        folder.mkdir(parents=True)
-        path = folder / "spec.json"
-        with_jvm(spec).write(path)
-        self.shape = shape
-        self.ordered_s = ordered_s
-        self._folder = folder
-        self._gathered_bytes = 0
-        self._replica_log: Path | None = None
-        log = opened_log(folder / "log.txt")
-        self._boot_share = spec.parsed_settings().run.boot_share
-        super().__init__("spare", spec, path, log, first_share(self._boot_share, spare=True, others_publish=True))
+class Spare(Process, Protocol):
+    """A process that boots or waits, and the replica that it becomes."""
 
     @property
     def is_ready(self) -> bool:
         """Whether it has booted and is warm."""
-        return (self._folder / READY).exists()
-
-    @property
-    def is_spare(self) -> bool:
-        """Whether it has not been told yet which replica it is."""
-        return self._replica_log is None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it has nothing to do until it is told which replica it is."""
-        return self.is_ready and self.is_spare
-
-    def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
-        """Tell it which replica it is; whether it was there to listen."""
-        path = announced(spec)
-        share = first_share(self._boot_share, spare=False, others_publish=gently)
-        # One that found no idle time while it booted need not look for it again.
-        self.set_share(self.share if (self.share, share) == ("gentle", "idle") else share)
-        self._replica_log = spec.folder / "log.txt"
-        self._gather()
-        return self.say(f"{BE} {path}")
-
-    def kill(self) -> None:
-        """End it and leave nothing but what its JVM wrote, in the replica's log."""
-        super().kill()
-        try:
-            self._gather()
-        except OSError as error:
-            # The disk may be full, and whoever ends a process has others to see to.
-            print(f"the log of {self.pid} is not whole: {error}", file=sys.stderr)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def last_words(self) -> str:
-        """The last line of its own log: why it ended, if it did."""
-        path = self._folder / "log.txt"
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")[:300]
+        """Why it ended, if it did."""
 
-    def _gather(self) -> None:
-        """Add to the replica's log what this process has written to its own since the last time."""
-        path = self._folder / "log.txt"
-        if self._replica_log is None or not path.exists():
-            return
-        with path.open("rb") as own, opened_log(self._replica_log) as log:
-            own.seek(self._gathered_bytes)
-            shutil.copyfileobj(own, log)
-            self._gathered_bytes = own.tell()
+    def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
+        """Tell it which replica it is; whether it was there to listen."""
+
+
+AnyProcess = TypeVar("AnyProcess", bound=Process)
+AnySpare = TypeVar("AnySpare", bound=Spare)
+
+
+class Processes(Protocol[AnyProcess, AnySpare]):
+    """How processes come to be: on this machine, or in a simulation. A spare is a process too."""
+
+    def shape(self, replica: str) -> Shape:
+        """What the process of a replica is started with."""
+
+    def replica(self, spec: ReplicaSpec, *, gently: bool) -> AnyProcess:
+        """A new process for a replica."""
+
+    def spare(self, spec: ReplicaSpec, number: int) -> AnySpare:
+        """A new spare, of the shape of this replica."""
+
+    def watch(self, process: AnyProcess | AnySpare) -> None:
+        """See to it that a process does not starve while it boots."""
+
+    def tend(self) -> None:
+        """Look at those that boot."""
+
+    def memory_free_bytes(self) -> int:
+        """What could be had now."""
 
 
 @dataclass(frozen=True)
-class _Booting:
-    """A process on its way, and what it had used and wanted of the processor at the last look."""
+class Waiting(Generic[AnySpare]):
+    """A spare that boots or waits to be needed."""
 
-    group: Group
-    looked_s: float
-    demand: Demand
+    spare: AnySpare
+    shape: Shape
+    ordered_s: float
 
-    def looked_at(self, now_s: float) -> _Booting | None:
-        """See whether it starves; None when there is nothing to look for any more."""
-        if self.group.is_waiting or self.group.share == "full" or self.group.exit_code() is not None:
-            return None
-        span_s = now_s - self.looked_s
-        if span_s < STARVED_LOOK_S:
-            return self
-        demand = self.group.demand()
-        used = demand.since(self.demand)
-        if (share := next_share(self.group.share, used, span_s, spare=self.group.is_spare)) != self.group.share:
-            self.group.set_share(share)
-        return replace(self, looked_s=now_s, demand=demand)
+    @property
+    def is_booting(self) -> bool:
+        """Whether it lives and is not ready."""
+        return not self.spare.is_ready and self.spare.exit_code() is None
 
 
-class Spares:
+class Spares(Generic[AnyProcess, AnySpare]):
     """Starts replicas, from a spare where one fits; sees to it that there are spares."""
 
     def __init__(
@@ -238,20 +202,21 @@ class Spares:
         template: ReplicaSpec,
         settings: Settings,
         names: Sequence[str],
+        processes: Processes[AnyProcess, AnySpare],
         elapsed_s: Callable[[], float] = time.monotonic,
         now_us: Clock = wall_us,
+        times: Times = TIMES,
     ) -> None:
+        self._processes = processes
+        self._times = times
         self._elapsed_s = elapsed_s
         self._now_us = now_us
         self._store = store
         self._template = template
         self._settings = settings
         self._names = tuple(names)
-        self._folder = job_folder(Path(template.store), template.job) / FOLDER
-        # Of an earlier run that was killed; its processes have ended.
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._waiting: list[SpareProcess] = []
-        self._booting: list[_Booting] = []
+        self._started: dict[str, Process] = {}
+        self._waiting: list[Waiting[AnySpare]] = []
         self._told: dict[int, bool] = {}
         self._ordered = 0
         self._failures = 0
@@ -259,34 +224,36 @@ class Spares:
         self._next_look_s = 0.0
         self._calm_since_s: float | None = None
 
-    def __call__(self, spec: ReplicaSpec, *, gently: bool) -> Group:
+    def __call__(self, spec: ReplicaSpec, *, gently: bool) -> Process:
         """Start a replica."""
         self._calm_since_s = None
         started = self._from_spare(spec, gently=gently)
-        for spare in [one for one in self._waiting if not one.is_ready and one.exit_code() is None]:
+        for one in [one for one in self._waiting if one.is_booting]:
             # One boot at a time, and a spare's never while a replica is missing. The next is ordered when all is calm.
-            self._waiting.remove(spare)
-            spare.kill()
-        started = started or ReplicaProcess(spec, gently=gently)
+            self._take(one).kill()
+        process = started or self._processes.replica(spec, gently=gently)
+        self._started[spec.replica] = process
         if gently:
-            self._watch(started)
-        return started
+            self._processes.watch(process)
+        return process
 
-    def _watch(self, group: Group) -> None:
-        self._booting.append(_Booting(group, self._elapsed_s(), group.demand()))
-
-    def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> Group | None:
-        shape = self._shape(spec.replica)
+    def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> AnySpare | None:
+        shape = self._processes.shape(spec.replica)
         # One that still boots is further than a new process would be.
-        for spare in sorted(self._waiting, key=lambda one: not one.is_ready):
-            if spare.shape != shape or spare.exit_code() is not None:
+        for one in sorted(self._waiting, key=lambda one: not one.spare.is_ready):
+            if one.shape != shape or one.spare.exit_code() is not None:
                 continue
-            self._waiting.remove(spare)
+            spare = self._take(one)
             if self._handed_over(spare, spec, gently=gently):
                 return spare
         return None
 
-    def _handed_over(self, spare: SpareProcess, spec: ReplicaSpec, *, gently: bool) -> bool:
+    def _take(self, one: Waiting[AnySpare]) -> AnySpare:
+        """From now on it is not one of those that wait."""
+        self._waiting.remove(one)
+        return one.spare
+
+    def _handed_over(self, spare: AnySpare, spec: ReplicaSpec, *, gently: bool) -> bool:
         taken = False
         try:
             taken = spare.become(spec, gently=gently)
@@ -297,47 +264,52 @@ class Spares:
 
     def tend(self) -> None:
         """Look after the spares and those on their way; called several times a second."""
+        self._processes.tend()
         now_s = self._elapsed_s()
-        self._booting = [left for one in self._booting if (left := one.looked_at(now_s)) is not None]
         if now_s < self._next_look_s:
             return
-        self._next_look_s = now_s + LOOK_INTERVAL_S
+        self._next_look_s = now_s + self._times.look_interval_s
         try:
             self._look(now_s)
         except (StoreError, OSError):
             # A spare saves seconds; trouble with the store or the disk is told by those who need them.
-            self._next_look_s = now_s + TROUBLE_PAUSE_S
+            self._next_look_s = now_s + self._times.trouble_pause_s
 
     def close(self) -> None:
         """End all spares. Those that have become replicas are the supervisor's."""
-        while self._waiting:
-            self._waiting.pop().kill()
+        for one in list(self._waiting):
+            self._take(one).kill()
 
     def _look(self, now_s: float) -> None:
-        for spare in list(self._waiting):
-            if (code := spare.exit_code()) is not None:
-                self._drop(spare, f"exit code {code}: {spare.last_words}", now_s)
-            elif not spare.is_ready and now_s - spare.ordered_s > SLOWNESS * self._settings.run.start_timeout_s:
+        for one in list(self._waiting):
+            if (code := one.spare.exit_code()) is not None:
+                self._drop(one, f"exit code {code}", now_s)
+            elif one.is_booting and now_s - one.ordered_s > SLOWNESS * self._settings.run.start_timeout_s:
                 # It would be preferred to a new process for ever, and no other would be ordered in its place.
-                self._drop(spare, f"not ready after {now_s - spare.ordered_s:.0f} s: {spare.last_words}", now_s)
+                self._drop(one, f"not ready after {now_s - one.ordered_s:.0f} s", now_s)
         self._tell()
-        if not is_calm(self._store.progress(), self._now_us()):
+        if not self._is_calm():
             self._calm_since_s = None
         elif self._calm_since_s is None:
             self._calm_since_s = now_s
-        elif may_order(self._situation(now_s)):
-            self._order()
+        elif may_order(self._situation(now_s), self._times):
+            self._order(now_s)
 
-    def _drop(self, spare: SpareProcess, why: str, now_s: float) -> None:
-        self._waiting.remove(spare)
+    def _is_calm(self) -> bool:
+        living = {name: process.pid for name, process in self._started.items() if process.exit_code() is None}
+        return is_calm(self._store.progress(), living, self._now_us())
+
+    def _drop(self, one: Waiting[AnySpare], why: str, now_s: float) -> None:
+        spare = self._take(one)
         self._failures, self._failed_s = self._failures + 1, now_s
+        told = f"pid {spare.pid}, {why}: {spare.last_words}"
         spare.kill()
         more = "; no more are ordered" if self._failures >= FAILURES_MAX else ""
-        self._store.add_event("spare-ended", f"pid {spare.pid}, {why}{more}")
+        self._store.add_event("spare-ended", f"{told}{more}")
 
     def _tell(self) -> None:
         """Let people and `lockstep status` know, if something has changed."""
-        there = {spare.pid: spare.is_ready for spare in self._waiting}
+        there = {one.spare.pid: one.spare.is_ready for one in self._waiting}
         if there == self._told:
             return
         for pid, is_ready in there.items():
@@ -354,19 +326,14 @@ class Spares:
             calm_s=now_s - (self._calm_since_s or now_s),
             failures=self._failures,
             failed_ago_s=now_s - self._failed_s,
-            memory_free_bytes=psutil.virtual_memory().available,
+            memory_free_bytes=self._processes.memory_free_bytes(),
             driver_memory_bytes=memory_bytes(self._settings.spark.driver_memory),
         )
 
-    def _order(self) -> None:
-        replica = replica_to_shape({name: self._shape(name) for name in self._names}, self._ordered)
+    def _order(self, now_s: float) -> None:
+        shapes = {name: self._processes.shape(name) for name in self._names}
+        replica = replica_to_shape(shapes, self._ordered)
         self._ordered += 1
-        spec = replace(self._template, replica=replica)
-        folder = self._folder / f"{os.getpid()}-{self._ordered}"
-        spare = SpareProcess(spec, self._shape(replica), folder, self._elapsed_s())
-        self._waiting.append(spare)
-        self._watch(spare)
-
-    def _shape(self, replica: str) -> Shape:
-        spark = self._settings.spark_of(replica).model_dump(mode="json")
-        return Shape(spark, replica_environment(replica), tuple(command_prefix(replica)))
+        spare = self._processes.spare(replace(self._template, replica=replica), self._ordered)
+        self._waiting.append(Waiting(spare, shapes[replica], now_s))
+        self._processes.watch(spare)

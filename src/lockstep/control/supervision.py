@@ -88,17 +88,26 @@ class Held:
     """Whether that process is stopped (SIGSTOP): then it will not give the lock back by itself."""
 
 
-def held_now(before: Held | None, replica: str | None, now_us: int, *, stopped: bool) -> Held | None:
+def held_now(
+    before: Held | None, replica: str | None, now_us: int, *, stopped: bool, waits_since_us: int | None = None
+) -> Held | None:
     """What is held now, given what was at the look before; None if nobody of ours holds it.
 
     >>> first = held_now(None, "r0", 5, stopped=True)
     >>> held_now(first, "r0", 9, stopped=True), held_now(first, "r1", 9, stopped=False)
     (Held(replica='r0', since_us=5, stopped=True), Held(replica='r1', since_us=9, stopped=False))
+
+    Whoever looks may have waited for the lock itself, in vain, and could not look meanwhile. A stopped process has it
+    all that time, as far as anybody can tell; to begin to count only now would let everybody wait twice as long.
+
+    >>> held_now(None, "r0", 9, stopped=True, waits_since_us=5)
+    Held(replica='r0', since_us=5, stopped=True)
     """
     if replica is None:
         return None
-    same = before is not None and before.replica == replica
-    return Held(replica, before.since_us if before is not None and same else now_us, stopped)
+    if before is not None and before.replica == replica:
+        return Held(replica, before.since_us, stopped)
+    return Held(replica, waits_since_us if stopped and waits_since_us is not None else now_us, stopped)
 
 
 def pass_by(held: Held, now_us: int, settings: RunSettings) -> Kill | None:

@@ -42,7 +42,7 @@ from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.patience import PATIENCE_S, patience
 from lockstep.store.protocols import COMPUTING, Divergence, Entry, Holder, Progress, Store, state_stage, subject_text
 
-LOOK, TELL = "look", "tell"
+LOOK, TEND, TELL = "look", "tend", "tell"
 TICK_S = 0.1
 RETENTION_INTERVAL_S = 5.0
 STATE_COMPARISON_INTERVAL_S = 1.0
@@ -52,7 +52,8 @@ PROCESSOR_LOOK_S = 5.0
 """How often it is looked whether a replica in which nothing moves uses the processor."""
 BUSY_SHARE = 0.1
 """Of a core: a replica that waits uses less (measured), one that computes gets more even on a busy machine."""
-_PASSING = ("LS0404", "LS0413")
+LOCKED = "LS0413"
+_PASSING = ("LS0404", LOCKED)
 
 
 class Process(Protocol):
@@ -89,6 +90,16 @@ class Starter(Protocol):
         """Start it."""
 
 
+class Reserve(Protocol):
+    """Who keeps spares beside the replicas."""
+
+    def tend(self) -> None:
+        """Look after them; called several times a second."""
+
+    def close(self) -> None:
+        """End all that have become no replica."""
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """The clocks and processes around a supervisor: the machine's, or those of a simulation."""
@@ -97,6 +108,7 @@ class Surroundings:
     elapsed_s: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     start: Starter = ReplicaProcess
+    reserve: Reserve | None = None
     lock_holder: Callable[[], LockHolder | None] = lambda: None
     """Who holds the store's write lock now, as it is seen from outside."""
 
@@ -153,6 +165,8 @@ class Supervisor:
         self._objected_s: dict[Divergence, float] = {}
         self._next_comparison_s = 0.0
         self._held: Held | None = None
+        self._waits_since_us: int | None = None
+        """Since when this process has found the store locked, whenever it asked."""
         self._somebody_computes = False
         self._owed: deque[Callable[[], None]] = deque()
         """What was done and is still to be written down: deeds do not wait for the store."""
@@ -180,11 +194,23 @@ class Supervisor:
             while not self.stops:
                 # A call that waits longer would keep this process from ending whoever is in the way.
                 yield Step(LOOK, partial(self._despite_trouble, self._tick), patience_s)
+                yield Step(TEND, self._tend_reserve, patience_s)
                 yield Step(TELL, on_tick, patience_s)
                 yield Pause(TICK_S)
             yield from self._drain(on_tick)
         finally:
+            self._end_reserve()
             self._kill_all()
+
+    def _tend_reserve(self) -> None:
+        """While the store answers: a spare is not worth that whoever holds its lock is seen later."""
+        calm = self._held is None and self._trouble_since_s is None
+        if self._around.reserve is not None and calm and not self.stops:
+            self._around.reserve.tend()
+
+    def _end_reserve(self) -> None:
+        if self._around.reserve is not None:
+            self._around.reserve.close()
 
     def _steady_us(self) -> int:
         """Now, by a clock that nobody sets: how long something takes must not depend on the other one."""
@@ -192,11 +218,14 @@ class Supervisor:
 
     def _despite_trouble(self, act: Callable[[], None]) -> None:
         """A store that cannot be written for a moment is no reason to end replicas that may well go on."""
+        began_us = self._steady_us()
         try:
             act()
-            self._trouble_since_s = None
+            self._trouble_since_s = self._waits_since_us = None
         except StoreError as error:
             now_s = self._around.elapsed_s()
+            if error.code == LOCKED:
+                self._waits_since_us = self._waits_since_us or began_us
             if self._trouble_since_s is None:
                 self._trouble_since_s = now_s
             if error.code not in _PASSING or now_s - self._trouble_since_s > STORE_TROUBLE_S_MAX:
@@ -246,7 +275,8 @@ class Supervisor:
         holder, now = self._around.lock_holder(), self._steady_us()
         pids = holder.pids if holder is not None else ()
         mine = next((one.name for one in self.slots.values() if one.process and one.process.pid in pids), None)
-        self._held = held_now(self._held, mine, now, stopped=holder is not None and holder.stopped)
+        stopped = holder is not None and holder.stopped
+        self._held = held_now(self._held, mine, now, stopped=stopped, waits_since_us=self._waits_since_us)
         if self._held is None:
             return False
         kill = pass_by(self._held, now, self._settings.run)
@@ -481,6 +511,7 @@ class Supervisor:
         for slot in running:
             assert slot.process is not None
             slot.process.drain()
+        yield Step(TEND, self._end_reserve)
         began_s, run = self._around.elapsed_s(), self._settings.run
         while self._around.elapsed_s() < began_s + run.stop_timeout_s and self.stops < 2:
             if all(slot.process is None or slot.process.exit_code() is not None for slot in running):

@@ -138,26 +138,44 @@ def readiness(healthy: Mapping[str, int], head: int, lead_epochs_max: int) -> li
     ]
 
 
-def progress(published_us: Sequence[int], live_us: Iterable[tuple[int, int]], gap_us_max: int) -> list[str]:
+def progress(
+    published_us: Sequence[int],
+    live_us: Iterable[tuple[int, int]],
+    gap_us_max: int,
+    able_us: Iterable[tuple[int, int]] | None = None,
+) -> list[str]:
     """While one replica lives, epochs go on being published.
 
     Takes when epochs were published, and (from, to) for each time a replica was up and within the lead; these may
-    overlap. Nothing longer than ``gap_us_max`` may pass without a publication while any of them lives.
+    overlap. Nothing longer than ``gap_us_max`` may pass without a publication while any of them lives. Where it is
+    known when one of them was ``able`` to go on (its disk answered), only that time counts.
 
     >>> progress([10, 20, 30], live_us=[(0, 22), (15, 35)], gap_us_max=10)
     []
     >>> progress([10, 30], live_us=[(0, 40)], gap_us_max=15)
     ['progress: nothing was published from 10 to 30 us although a replica lived']
+    >>> progress([10, 30], live_us=[(0, 40)], gap_us_max=15, able_us=[(0, 16), (25, 40)])
+    []
     """
+    able = None if able_us is None else _joined(able_us)
     violations = []
     for start, end in _joined(live_us):
         stops = [start, *sorted(at for at in published_us if start < at < end), end]
         violations += [
             f"progress: nothing was published from {before} to {after} us although a replica lived"
             for before, after in pairwise(stops)
-            if after - before > gap_us_max
+            if (after - before if able is None else _length_us(_within(able, before, after))) > gap_us_max
         ]
     return violations
+
+
+def _within(spans: Iterable[tuple[Moment, Moment]], start: Moment, end: Moment) -> list[tuple[Moment, Moment]]:
+    """The parts of ``spans`` between two moments."""
+    return [(max(begin, start), min(stop, end)) for begin, stop in spans if begin < end and stop > start]
+
+
+def _length_us(spans: Iterable[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in spans)
 
 
 def _joined(spans: Iterable[tuple[Moment, Moment]]) -> list[tuple[Moment, Moment]]:
@@ -199,6 +217,26 @@ def incarnation(who: str, deed: str, *, is_live: bool) -> list[str]:
     ['incarnation: r0.1 seals epoch 7 although it was retired']
     """
     return [] if is_live else [f"incarnation: {who} {deed} although it was retired"]
+
+
+def spares(booting: Sequence[str], awaited: Sequence[str]) -> list[str]:
+    """A spare boots only while no replica has to: one process boots at a time, and replicas come first.
+
+    >>> spares(["spare 1"], awaited=[])
+    []
+    >>> spares(["spare 1"], awaited=["r0"])
+    ['spares: spare 1 boots although r0 has to come up']
+    """
+    return [f"spares: {one} boots although {', '.join(awaited)} has to come up" for one in booting if awaited]
+
+
+def given_once(process: str, replicas: Sequence[str]) -> list[str]:
+    """A process is one replica at most.
+
+    >>> given_once("process 7", ["r0"]), given_once("process 7", ["r0", "r1"])
+    ([], ['spares: process 7 was told to be r0 and r1'])
+    """
+    return [f"spares: {process} was told to be {' and '.join(replicas)}"] if len(replicas) > 1 else []
 
 
 def time(epoch_times_us: Sequence[tuple[int, int]]) -> list[str]:

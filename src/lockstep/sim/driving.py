@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import LockstepError, StoreError
 from lockstep.runtime.steps import Pause, Step, Steps
-from lockstep.sim.disk import Blocked
+from lockstep.sim.store_access import Blocked
 from lockstep.store.patience import PATIENCE_S
 
 if TYPE_CHECKING:

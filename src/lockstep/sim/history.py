@@ -7,7 +7,7 @@ output computed anew from the ledger by one plain loop.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
@@ -82,8 +82,15 @@ class History:
         self.damage_is_expected = False
         self.up_us: list[tuple[int, int]] = []
         """(from, to) of every time that a replica was up and counted as running."""
+        self.able_us: list[tuple[int, int]] = []
+        """The part of it in which none of its writes was stuck in the disk."""
         self.excused_us: list[tuple[int, int]] = []
         """(from, to) of every time in which nobody could publish, the disk being full."""
+
+    def was_up(self, from_us: int, to_us: int, stuck_us: Iterable[tuple[int, int]]) -> None:
+        """A replica was up, and in the meantime a write of its own was stuck in the disk."""
+        self.up_us.append((from_us, to_us))
+        self.able_us += promises.without([(from_us, to_us)], stuck_us)
 
     def note(self, who: str, what: str) -> None:
         """A line for whoever reads why a seed failed."""
@@ -171,6 +178,11 @@ class History:
             self.check(promises.once([epoch for epoch in epochs if epoch == newest.epoch]))
             self.check(promises.order([before, newest.epoch]))
 
+    def rests(self, who: str, epochs: Sequence[int]) -> None:
+        """A replica that drained has come to rest: after the same epoch in all stages."""
+        apart = len(set(epochs)) > 1
+        self.check([f"stopping: {who} rests after epochs {sorted(epochs)} of its stages"] if apart else [])
+
     def check_all(self, sinks: Sequence[SimSink], *, settled_s: float, gap_s_max: float) -> None:
         """At the end: every epoch sealed at least ``settled_s`` ago is in every sink, and output never stood still."""
         settled_us = self._timeline.now_us - settled_s * US_PER_S
@@ -183,7 +195,7 @@ class History:
         last = next(sink for sink in sinks if sink.name == SINKS[-1])
         visible_us = [at_us for at_us, _ in last.visible]
         live_us = promises.without(self.up_us, self.excused_us)
-        self.check(promises.progress(visible_us, live_us, round(gap_s_max * US_PER_S)))
+        self.check(promises.progress(visible_us, live_us, round(gap_s_max * US_PER_S), self.able_us))
 
 
 _ALWAYS = frozenset(step.id for step in TIME_STEPS if step.idle_after_us is None)

@@ -26,18 +26,21 @@ AWAKENING_S = 0.2
 class SimProcess:
     """One process of a replica. Towards the supervisor it looks like ``control.processes.ReplicaProcess``."""
 
-    def __init__(self, world: World, name: str, *, gently: bool, pid: int) -> None:
+    def __init__(self, world: World, *, gently: bool, pid: int) -> None:
         self.world = world
-        self.name = name
+        self.name = ""
         self.pid = pid
         self.gentle = gently
         self.alive = True
         self.zombie = False
-        self.holder = Holder(name, 0)
-        self._who = name
+        self.holder = Holder("", 0)
+        """The incarnation that it is; none before it has begun to act for a replica."""
+        self._who = ""
         self._exit_code: int | None = None
         self._still_until_us = 0
         self._overdue: list[Callable[[], None]] = []
+        self.stuck_us: list[tuple[int, int]] = []
+        """(from, to) of every write of its own that was stuck in the disk: nothing it does makes that faster."""
 
     # What the supervisor asks of a process.
 
@@ -49,8 +52,9 @@ class SimProcess:
         """End it at once. A process that hangs may be out of reach: it is taken for dead and goes on later."""
         if self.zombie or not self.alive:
             return
-        # Whoever has the store's lock is on this machine: nothing is out of reach here.
-        missed = self.is_still and self.world.write_lock.holder is not self and self.world.faults.kill_misses()
+        # Whoever has the store's lock is on this machine, and so is a spare: nothing is out of reach here.
+        is_near = self.world.write_lock.holder is self or not self.holder.incarnation
+        missed = self.is_still and not is_near and self.world.faults.kill_misses()
         self.note("is killed" + (", and is out of reach" if missed else ""))
         self._exit_code = EXIT_KILLED if self._exit_code is None else self._exit_code
         self.down()
@@ -166,6 +170,8 @@ class SimProcess:
             self._hold(strike.still_s, perform)
             return
         if strike.fault == "slow":
+            now_us = self.world.timeline.now_us
+            self.stuck_us.append((now_us, now_us + round(strike.still_s * US_PER_S)))
             self.after(strike.still_s, perform)
             return
         if strike.fault == "crash":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from lockstep.clock import US_PER_S
 from lockstep.errors import LockstepError, StoreError
+from lockstep.runtime.epoch.draining import drain_steps
 from lockstep.runtime.epoch.epoch_steps import BEGIN, DIGEST, FINISH, PUBLISH, RUN, EpochSteps
 from lockstep.runtime.epoch.sealing import SEAL
 from lockstep.runtime.epoch.stage_progress import StageProgress, Standpoint
@@ -20,11 +21,11 @@ from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DRAINED, EXIT_RETIRED, R
 from lockstep.runtime.state.recovery import COPY, SWAP, Recovery
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.sim.checkpoints import PLAN, Checkpoint, SimCheckpoints
-from lockstep.sim.disk import Blocked, StoreAt
 from lockstep.sim.driving import FOR_EVER_S, Driver
 from lockstep.sim.pipeline import SINKS, VERSION
 from lockstep.sim.process import SimProcess
 from lockstep.sim.sealer import SimSealer
+from lockstep.sim.store_access import Blocked, StoreAt
 from lockstep.sim.work import SimOutput, SimWork
 from lockstep.store.protocols import Entry, Store
 
@@ -39,6 +40,48 @@ _TOLD_S = 0.05
 _TAKES_S = {COPY: 0.05, DIGEST: 0.002, FINISH: 0.002, COMMIT: 0.002, PUBLISH: 0.005}
 
 
+class SimQueries:
+    """The queries of a simulated replica, as production brings them to rest."""
+
+    def __init__(self, replica: SimReplica) -> None:
+        self._replica = replica
+        self._last: int | None = None
+        self._held: set[int] = set()
+
+    def holds(self, stage: int, epoch: int) -> bool:
+        """Whether a query may not begin this epoch; then it has answered."""
+        if self._last is None or epoch <= self._last:
+            return False
+        self._held.add(stage)
+        return True
+
+    def hold(self) -> None:
+        """None begins an epoch any more."""
+        self._let(-1)
+
+    def release(self, last: int) -> None:
+        """They compute up to this epoch."""
+        self._replica.tell("lets the stages behind come up")
+        self._let(last)
+
+    def ask(self) -> None:
+        """Those that are held answer again."""
+        self._held.clear()
+        self._replica.wake_all()
+
+    def are_held(self) -> bool:
+        """Whether all have answered."""
+        return len(self._held) >= len(self._replica.works)
+
+    def are_active(self) -> bool:
+        """A query that fails here ends its process."""
+        return True
+
+    def _let(self, last: int) -> None:
+        self._last = last
+        self._replica.wake_all()
+
+
 class SimReplica(SimProcess):
     """One process of one replica."""
 
@@ -50,7 +93,8 @@ class SimReplica(SimProcess):
     """The life of an epoch as production walks it, sink by sink, between Spark's two logs."""
 
     def __init__(self, world: World, spec: ReplicaSpec, *, gently: bool, pid: int) -> None:
-        super().__init__(world, spec.replica, gently=gently, pid=pid)
+        super().__init__(world, gently=gently, pid=pid)
+        self._be(spec)
         self.said = "starting"
         self.moved_us = 0
         """When it last finished an epoch, in true time."""
@@ -59,18 +103,21 @@ class SimReplica(SimProcess):
         self.checkpoints = SimCheckpoints(self)
         self.works: list[SimWork] = []
         """One for each stage, once it follows the ledger."""
-        self._resting: set[int] = set()
-        """The stages that have nothing under way, while it drains."""
-        self._prefer_peer = spec.seed == "peer"
+        self._queries = SimQueries(self)
         self._up_since_us: int | None = None
         self._is_hit = False
-        self._clock = world.clock(self.name)
         self._elapsed_s = lambda: world.timeline.elapsed_s
         self._store = cast("Store", StoreAt(world.store, self._before_write))
         self._writes = 0
         """To the store, since it was last asked how long they took."""
         self._drivers: list[Driver] = []
-        self.after(0.05, self._begin)
+        self.after(0.05, self._arrive)
+
+    def _be(self, spec: ReplicaSpec) -> None:
+        """From now on it acts for this replica."""
+        self.name = self._who = spec.replica
+        self._prefer_peer = spec.seed == "peer"
+        self._clock = self.world.clock(spec.replica)
 
     @property
     def at(self) -> Standpoint:
@@ -87,16 +134,20 @@ class SimReplica(SimProcess):
         self.after(self.world.draw.uniform(0.0, 0.1), self._drain)
 
     def _drain(self) -> None:
-        self.draining = True
-        if self.stage_progress is not None:
-            self.sealer.stopping = True
-        for driver in self._drivers:
-            driver.wake(_TOLD_S)
+        if not self.draining:
+            self.draining = True
+            self._rest_if_draining()
+            self.wake_all()
 
     def hit(self) -> None:
         """A bit flips: the state it commits next is wrong, and so is everything after."""
         self.note("its state is damaged")
         self._is_hit = True
+
+    def wake_all(self) -> None:
+        """Something changed that its threads look for now and then."""
+        for driver in self._drivers:
+            driver.wake(_TOLD_S)
 
     def wake(self, epoch: int) -> None:
         """An epoch was sealed: whoever polls for it sees it soon."""
@@ -143,7 +194,13 @@ class SimReplica(SimProcess):
 
     # Its life.
 
+    def _arrive(self) -> None:
+        self._begin()
+
     def _begin(self) -> None:
+        if self.draining:
+            self.exit(EXIT_DRAINED)
+            return
         try:
             self.holder = self._store.begin(self.name, self.pid)
         except Blocked:
@@ -163,8 +220,11 @@ class SimReplica(SimProcess):
         self._drivers[-1].start()
         return self._drivers[-1]
 
-    def _life(self) -> Steps[None]:
+    def _boot(self) -> Steps[None]:
         yield Step(BOOT, lambda: None)
+
+    def _life(self) -> Steps[None]:
+        yield from self._boot()
         self.reporter.state = "seeding"
         if self.draining:
             self.exit(EXIT_DRAINED)
@@ -181,7 +241,7 @@ class SimReplica(SimProcess):
             self._clock,
             self._elapsed_s,
         ).steps()
-        at = [own for stage in range(len(self.world.stages)) if (own := self.checkpoints.own(stage)) is not None]
+        at = self._own()
         if len(at) < len(self.world.stages):
             # A zombie's successor is in the midst of its own start.
             self.exit(EXIT_CHECKPOINT)
@@ -189,6 +249,7 @@ class SimReplica(SimProcess):
         machines = yield Step(JOIN, partial(self._join, at))
         for stage, machine in enumerate(machines):
             self._drive(self._follow(stage, machine), stage)
+        self._rest_if_draining()
 
     def _follow(self, stage: int, machine: EpochSteps[SimOutput]) -> Steps[None]:
         """One query: epoch after epoch."""
@@ -230,10 +291,10 @@ class SimReplica(SimProcess):
         """The next epoch once it is sealed, as Spark's source answers it: never, when the replica shall end."""
         assert self.stage_progress is not None
         while True:
-            if self.draining and self._rests(stage, self.stage_progress):
+            epoch = self.stage_progress.stage_epoch(stage) + 1
+            if self._queries.holds(stage, epoch):
                 yield Pause(FOR_EVER_S)
                 continue
-            epoch = self.stage_progress.stage_epoch(stage) + 1
             entry = self._store.entry(epoch)
             if entry is not None:
                 self.world.history.used(entry, by=self._who)
@@ -245,19 +306,24 @@ class SimReplica(SimProcess):
                 self.exit(EXIT_CHECKPOINT)
             yield Pause(FOR_EVER_S, epoch)
 
-    def _rests(self, stage: int, progress: StageProgress) -> bool:
-        """As production drains: all stages are held; then those behind run up to the foremost; then it ends."""
-        self._resting.add(stage)
-        if len(self._resting) < len(self.works):
-            return True
-        if progress.stage_epoch(stage) < progress.newest_epoch:
-            self._resting.discard(stage)
-            return False
-        if progress.at.epoch == progress.newest_epoch:
-            self.exit(EXIT_DRAINED)
-        for driver in self._drivers:
-            driver.wake(_TOLD_S)
-        return True
+    def _rest_if_draining(self) -> None:
+        """Begin to drain, once it follows the ledger."""
+        if self.draining and self.stage_progress is not None:
+            self.sealer.stopping = True
+            self.reporter.state = "draining"
+            self._drive(self._rest(self.stage_progress))
+
+    def _rest(self, progress: StageProgress) -> Steps[None]:
+        """As production drains, then ends."""
+        deadline_s = self.world.timeline.elapsed_s + self.world.settings.stop_timeout_s
+        rested = yield from drain_steps(self._queries, progress, deadline_s, self._elapsed_s)
+        if rested and not self.zombie:
+            self.world.history.rests(self._who, [own.epoch for own in self._own()])
+        self.exit(EXIT_DRAINED)
+
+    def _own(self) -> list[Checkpoint]:
+        """Its checkpoints, those that are there."""
+        return [own for stage in range(len(self.world.stages)) if (own := self.checkpoints.own(stage)) is not None]
 
     def batch(self, stage: int, entry: Entry, machine: EpochSteps[SimOutput]) -> Steps[None]:
         """One micro-batch of Spark's, with the steps of the epoch inside."""
@@ -321,5 +387,5 @@ class SimReplica(SimProcess):
     def down(self) -> None:
         """It is not counted on any more."""
         if self._up_since_us is not None:
-            self.world.history.up_us.append((self._up_since_us, self.world.timeline.now_us))
+            self.world.history.was_up(self._up_since_us, self.world.timeline.now_us, self.stuck_us)
         self._up_since_us = None

@@ -26,6 +26,7 @@ SETTINGS = RunSettings(
 )
 """Everything shorter than in production, in the same proportions: a minute of trouble fits into some seconds."""
 EVERYONE = "all"
+SPARE = "spare"
 
 Span = tuple[float, float]
 
@@ -37,6 +38,10 @@ class Scenario:
     replicas: int = 2
     stages: int = 1
     """In how many queries a replica computes the job: one, or two with a journal between them."""
+    spares: int = 0
+    """How many processes wait to become a replica."""
+    odd_shapes: tuple[str, ...] = ()
+    """The replicas that the spares of others do not fit."""
     faults_s: float = 15.0
     calm_s: float = 7.0
     crash_chance: float = 0.0
@@ -52,7 +57,7 @@ class Scenario:
     """That a crash strikes in the midst of a write: what it was writing is absent afterwards, or damaged."""
     zombie_chance: float = 0.0
     """That killing a replica that hangs does not reach it: it goes on later, replaced by then."""
-    faulty: tuple[str, ...] = ("r0", "r1", "r2")
+    faulty: tuple[str, ...] = ("r0", "r1", "r2", SPARE)
     """Who is struck by these."""
     slowness: tuple[float, ...] = (1.0, 1.0, 1.0)
     boot_s: Span = (0.5, 2.0)
@@ -110,7 +115,8 @@ class Scenario:
     @property
     def run_settings(self) -> RunSettings:
         """The settings of the job."""
-        return self.settings.model_copy(update={"replicas": self.replicas, "lead_epochs_max": self.lead_epochs_max})
+        drawn = {"replicas": self.replicas, "spares": self.spares, "lead_epochs_max": self.lead_epochs_max}
+        return self.settings.model_copy(update=drawn)
 
 
 def random_scenario(seed: int, replicas: int | None = None) -> Scenario:
@@ -151,6 +157,8 @@ def random_scenario(seed: int, replicas: int | None = None) -> Scenario:
         hold_chance=draw.choice((0.0, 0.0, 0.005, 0.02)),
         store_slow_s=_spans(draw, faults_s, 0.15, 0.5, 4.0),
         stages=draw.choice((1, 1, 2)),
+        spares=draw.choice((0, 1, 1, 2)),
+        odd_shapes=draw.choice(((), (), ("r1",))),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from lockstep.sim.running import Failure, try_seed
+from lockstep.sim.one_seed import Failure, try_seed
 from lockstep.sim.scenario import Scenario
 
 RUNS_MAX = 400
@@ -25,6 +25,7 @@ _PLANNED = (
     "store_slow_s",
     "clock_jumps_s",
 )
+_PLAIN = ("stages", "spares", "odd_shapes", "slowness", "power_loss", "supervisor_lock", "lead_epochs_max", "boot_s")
 
 
 def shrink(failure: Failure, on_smaller: Callable[[Failure], None] = lambda _: None) -> Failure:
@@ -64,7 +65,16 @@ def _smaller(failure: Failure) -> Iterator[Scenario]:
         yield replace(scenario, faults_s=round(scenario.faults_s / 2, 1))
         yield replace(scenario, faults_s=round(scenario.faults_s - 1.0, 1))
     plain = Scenario()
-    for name in ("stages", "slowness", "power_loss", "supervisor_lock", "lead_epochs_max", "boot_s"):
+    for name in (
+        "stages",
+        "spares",
+        "odd_shapes",
+        "slowness",
+        "power_loss",
+        "supervisor_lock",
+        "lead_epochs_max",
+        "boot_s",
+    ):
         if getattr(scenario, name) != getattr(plain, name):
             yield _with(scenario, name, getattr(plain, name))
 

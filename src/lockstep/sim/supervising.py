@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, cast
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control.processes import LockHolder
-from lockstep.control.supervisor import Supervisor, Surroundings
+from lockstep.control.spares import Spares, Times
+from lockstep.control.supervisor import Supervisor, Surroundings, replica_names
 from lockstep.control.taking_over import sweep, take_over
 from lockstep.errors import LockstepError, StoreError
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.steps import Pause, Step, Steps
-from lockstep.sim.disk import StoreAt
+from lockstep.sim.child_processes import SimProcesses
 from lockstep.sim.replica import SimReplica
+from lockstep.sim.store_access import StoreAt
 from lockstep.store.patience import PATIENCE_S, patience, patience_s
 from lockstep.store.protocols import Progress, Store
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from lockstep.sim.world import World
 
 
+SPARE_TIMES = Times(calm_s=0.5, look_interval_s=0.2, failure_pause_s=1.0, trouble_pause_s=0.5)
+"""A tenth of production's, more or less, as everything here."""
 _LOCK_POLL_S = 0.02
 
 
@@ -58,35 +62,6 @@ class SimLeftovers:
             process.kill()
 
 
-class Handle:
-    """A child process as its supervisor holds it; what a dead supervisor does with it does not happen."""
-
-    def __init__(self, supervisor: SimSupervisor, child: SimReplica) -> None:
-        self._supervisor = supervisor
-        self._child = child
-        self.pid = child.pid
-        self.gentle = child.gentle
-        self.exit_code = child.exit_code
-
-    def cpu_s(self) -> float:
-        """Whoever computes makes an epoch here; nobody is busy without one."""
-        return 0.0
-
-    def full_speed(self) -> None:
-        """Niceness is not simulated."""
-        self.gentle = False
-
-    def drain(self) -> None:
-        """Finish the epoch under way and end."""
-        if self._supervisor.alive:
-            self._child.drain()
-
-    def kill(self) -> None:
-        """End it at once."""
-        if self._supervisor.alive:
-            self._child.kill()
-
-
 class SimSupervisor:
     """One run, from its start to its end."""
 
@@ -110,21 +85,29 @@ class SimSupervisor:
         self._go_on(partial(next, self._steps))
 
     def _life(self) -> Steps[None]:
-        timeline = self.world.timeline
+        timeline, clock = self.world.timeline, self.world.clock("supervisor")
+        settings = Settings(run=self.world.settings)
+        template = ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {})
         yield from take_over(self._store, self.name, SimLeftovers(self.world), lambda: timeline.elapsed_s)
         yield from sweep(self._store, cast("list[SinkSide]", list(self.world.sinks.values())))
+        names = replica_names(self.world.scenario.replicas)
+        processes = SimProcesses(self)
+        spares = Spares(
+            self._store, template, settings, names, processes, lambda: timeline.elapsed_s, clock, SPARE_TIMES
+        )
         self.supervisor = Supervisor(
             self._store,
-            ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {}),
-            Settings(run=self.world.settings),
+            template,
+            settings,
             cast("dict[str, SourceSide]", self.world.sources),
             cast("dict[str, SinkSide]", self.world.sinks),
             self.name,
             around=Surroundings(
-                now_us=self.world.clock("supervisor"),
+                now_us=clock,
                 elapsed_s=lambda: timeline.elapsed_s,
                 sleep=timeline.pass_by,
-                start=self._spawn,
+                start=spares,
+                reserve=spares,
                 lock_holder=self._lock_holder,
             ),
         )
@@ -194,7 +177,7 @@ class SimSupervisor:
                 self.tell("waits no longer for the store")
                 raise StoreError("LS0413", f"{operation}: the store is locked")
             timeline.pass_by(_LOCK_POLL_S)
-            self._refuse_if_dead()
+            self.refuse_if_dead()
 
     def _lock_holder(self) -> LockHolder | None:
         holder = self.world.write_lock.holder
@@ -202,18 +185,19 @@ class SimSupervisor:
 
     def _before(self) -> None:
         """What the world does to it before it asks the store for something."""
-        self._refuse_if_dead()
+        self.refuse_if_dead()
         if took_s := self.world.store_call_s():
             self.world.timeline.pass_by(took_s)
-            self._refuse_if_dead()
+            self.refuse_if_dead()
         if self._strike is not None:
             left, strike = self._strike
             self._strike = (left - 1, strike) if left > 1 else None
             if left == 1:
                 strike()
-                self._refuse_if_dead()
+                self.refuse_if_dead()
 
-    def _refuse_if_dead(self) -> None:
+    def refuse_if_dead(self) -> None:
+        """Nothing that a dead supervisor would still do happens."""
         if not self.alive:
             raise Gone
 
@@ -253,9 +237,3 @@ class SimSupervisor:
         self.tell(f"gives up: {error.code}")
         if not isinstance(error, StoreError) and error.code != "LS0610":
             raise error
-
-    def _spawn(self, spec: ReplicaSpec, *, gently: bool = False) -> Handle:
-        self._refuse_if_dead()
-        child = self.world.spawn(spec, gently=gently)
-        self.children.append(child)
-        return Handle(self, child)

@@ -13,14 +13,15 @@ from lockstep.errors import StoreError
 from lockstep.observe import promises
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.sim.checkpoints import Checkpoint
-from lockstep.sim.disk import WriteLock
 from lockstep.sim.faults import Faults
 from lockstep.sim.history import History
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.sim.pipeline import INSIDE, SINKS, Boundary, SimSink, SimSource, SimStage, stages_of
 from lockstep.sim.process import EXIT_KILLED
 from lockstep.sim.replica import SimReplica
-from lockstep.sim.scenario import EVERYONE, Scenario
+from lockstep.sim.scenario import EVERYONE, SPARE, Scenario
+from lockstep.sim.spare import SimSpare
+from lockstep.sim.store_access import WriteLock
 from lockstep.sim.supervising import SimSupervisor
 from lockstep.sim.timeline import START_US, HostClock, Timeline
 from lockstep.store.protocols import Cut, Entry
@@ -30,8 +31,10 @@ SETTLED_S = 3.0
 STALLED_S = 5.0
 """While a replica is up, in calm, nobody waits longer than this for an epoch to be sealed."""
 GAP_S_MAX = 4.0
-"""The longest silence while a replica is up: the lag timeout (1.5 s), an epoch that a pause fell into, and the
-interval that pacing then asks for (twice the slowest epoch)."""
+"""The longest silence while a replica is up, without the time in which its writes are stuck in the disk (any number of
+them may follow one another): until a lock that somebody holds is passed by, the lag timeout and a look (1.6 s); two
+epochs of the slowest replica, which was one behind (0.2 s x 3 each, 1.2 s); the interval that pacing then asks for,
+twice such an epoch (1.2 s)."""
 SLOW_CALL_S_MAX = 0.2
 """As everything here is about ten times shorter than in production: a store that takes up to two seconds for a call."""
 _LOOK_S = 0.1
@@ -89,6 +92,8 @@ class World:
             for supervisor in self.supervisors:
                 supervisor.close()
         self.history.check([f"stopping: {one.holder} had to be killed" for one in self._last if one.exit_code()])
+        left = [one for one in self.processes if isinstance(one, SimSpare) and one.alive and one.acts_for_nobody]
+        self.history.check([f"spares: process {one.pid} outlived its supervisor" for one in left])
         self.history.check_all(list(self.sinks.values()), settled_s=SETTLED_S, gap_s_max=GAP_S_MAX)
 
     @property
@@ -97,8 +102,8 @@ class World:
         return self.history.head
 
     def clock(self, host: str) -> HostClock:
-        """The wall clock of a replica's host, or of the supervisor's."""
-        return self._clocks[host]
+        """The wall clock of a replica's host, or of the supervisor's: spares are there too."""
+        return self._clocks[_SUPERVISOR if host == SPARE else host]
 
     def live(self) -> list[SimReplica]:
         """The processes that the supervisor counts on."""
@@ -114,6 +119,13 @@ class World:
         """A supervisor starts a process."""
         process = SimReplica(self, spec, gently=gently, pid=len(self.processes) + 1)
         process.note("starts" + (" (prefers a peer's snapshot)" if spec.seed == "peer" else ""))
+        self.processes.append(process)
+        return process
+
+    def spawn_spare(self, spec: ReplicaSpec) -> SimSpare:
+        """A supervisor orders a spare."""
+        process = SimSpare(self, spec, pid=len(self.processes) + 1)
+        process.tell("is ordered")
         self.processes.append(process)
         return process
 
@@ -255,7 +267,7 @@ class World:
             self.history.note("world", "Ctrl-C, and start again")
             newest.stop()
         elif self.timeline.elapsed_s >= self.scenario.total_s and self._is_recovered():
-            self._ending, self._last = True, self.live()
+            self._ending, self._last = True, [one for one in self.live() if one.holder.incarnation]
             newest.stop()
 
     def _start_supervisor(self) -> None:

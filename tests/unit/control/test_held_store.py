@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from lockstep.config import RunSettings, Settings
-from lockstep.control.processes import LeftoverProcesses, lock_holder
+from lockstep.control.processes import LeftoverProcesses, LockHolder, lock_holder
 from lockstep.control.supervision import Held, Kill, pass_by
 from lockstep.control.supervisor import Supervisor, Surroundings
 from lockstep.control.taking_over import LEASE, take_over
@@ -182,3 +182,53 @@ def test_a_stopped_holder_is_passed_by_after_the_lag_timeout_and_another_only_wh
     assert isinstance(pass_by(stopped, 3 * second, settings), Kill)
     assert pass_by(slow, 59 * second, settings) is None, "it may be waiting for the disk"
     assert isinstance(pass_by(slow, 60 * second, settings), Kill)
+
+
+def test_a_supervisor_that_waited_for_the_lock_itself_does_not_begin_to_count_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not look while it waited; everybody else waited as long."""
+    now_s, killed_s = 0.0, list[float]()
+
+    class Stopped:
+        pid, gentle = 4711, False
+
+        def exit_code(self) -> int | None:
+            return -9 if killed_s else None
+
+        def cpu_s(self) -> float:
+            return 0.0
+
+        def full_speed(self) -> None: ...
+
+        def drain(self) -> None: ...
+
+        def kill(self) -> None:
+            killed_s.append(now_s)
+            supervisor.stop()
+            supervisor.stop()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    def locked(*_: object) -> None:
+        nonlocal now_s
+        if not killed_s:
+            now_s += settings.run.lag_timeout_s
+            raise StoreError("LS0413", "the store is locked")
+
+    store = open_store(tmp_path, "job")
+    spec = ReplicaSpec(str(tmp_path), str(tmp_path), "job", "job.py", "", "", "auto", {})
+    settings = Settings.model_validate({"run": {"replicas": 1, "lag_timeout_s": 3.0}})
+    around = Surroundings(
+        elapsed_s=lambda: now_s,
+        sleep=sleep,
+        start=lambda spec, *, gently: Stopped(),
+        lock_holder=lambda: None if killed_s else LockHolder((4711,), stopped=True),
+    )
+    monkeypatch.setattr(store, "add_event", locked)
+    supervisor = Supervisor(store, spec, settings, {}, {}, "me", around=around)
+    supervisor.run(on_tick=lambda: None)
+    store.close()
+    assert killed_s[0] == pytest.approx(3.1), "what its first write waited, and a tick"

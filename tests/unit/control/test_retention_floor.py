@@ -40,6 +40,13 @@ def test_nothing_is_forgotten_while_a_replica_is_at_the_beginning_or_nobody_spea
     assert floor_epoch([], [], SETTINGS) == 0
 
 
+def test_nothing_is_forgotten_while_nobody_computes() -> None:
+    """A crash may have left the only checkpoint damaged: then the job begins with the first epoch that is kept."""
+    down = [said("r0", 90, state="failed"), said("r1", 40, state="starting")]
+    assert floor_epoch(down, [], SETTINGS) == 0
+    assert floor_epoch([said("r0", 90, state="catching-up"), down[1]], [], SETTINGS) == 30
+
+
 class _Reader:
     """A job that reads the journal, one record per epoch."""
 

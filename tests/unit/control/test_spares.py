@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control import spares
+from lockstep.control import spare_processes
 from lockstep.control.shares import Demand
+from lockstep.control.spare_processes import MachineProcesses
 from lockstep.control.spares import (
-    CALM_S,
-    FAILURE_PAUSE_S,
     FAILURES_MAX,
     FORGOTTEN_S,
     SLOWNESS,
-    Shape,
+    TIMES,
     Situation,
     Spares,
     is_calm,
@@ -29,6 +28,9 @@ from lockstep.store.sqlite_store import open_store
 from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
 
 GIB = 1 << 30
+CALM_S, FAILURE_PAUSE_S = TIMES.calm_s, TIMES.failure_pause_s
+BOTH = {"r0": 1, "r1": 1}
+"""The processes that live."""
 CALM = Situation(
     spares=0, wanted=1, calm_s=CALM_S, failures=0, failed_ago_s=0.0, memory_free_bytes=8 * GIB, driver_memory_bytes=GIB
 )
@@ -56,16 +58,22 @@ def test_spares_that_end_by_themselves_are_ordered_again_after_a_pause_and_not_f
 
 def test_it_is_calm_when_every_replica_runs_and_none_is_on_its_way() -> None:
     running = said("r0", 10)
-    assert is_calm([running, said("r1", 10)], NOW_US)
+    assert is_calm([running, said("r1", 10)], BOTH, NOW_US)
     for state in ("starting", "seeding", "catching-up", "diverged", "draining", "failed"):
-        assert not is_calm([running, said("r1", 10, state=state)], NOW_US), state
-    assert not is_calm([], NOW_US), "before the first word nobody runs"
+        assert not is_calm([running, said("r1", 10, state=state)], BOTH, NOW_US), state
+    assert not is_calm([], BOTH, NOW_US), "before the first word nobody runs"
+
+
+def test_what_a_process_said_that_has_ended_since_does_not_make_it_calm() -> None:
+    words = [said("r0", 10), said("r1", 10)]
+    assert not is_calm(words, {"r0": 1}, NOW_US), "nobody has noted yet that r1 has ended"
+    assert not is_calm(words, {"r0": 1, "r1": 2}, NOW_US), "another process is r1 now, and has said nothing"
 
 
 def test_a_replica_that_was_given_up_does_not_keep_the_others_from_having_a_spare() -> None:
     gone = replace(said("r1", 10, state="failed"), updated_us=NOW_US - round((FORGOTTEN_S + 1) * S))
-    assert is_calm([said("r0", 10), gone], NOW_US)
-    assert not is_calm([gone], NOW_US)
+    assert is_calm([said("r0", 10), gone], BOTH, NOW_US)
+    assert not is_calm([gone], BOTH, NOW_US)
 
 
 def test_no_spare_where_it_would_hold_executors_or_where_the_run_ends_by_itself() -> None:
@@ -81,11 +89,9 @@ class Pretended:
     made: list[Pretended]
     last_words = "out of memory"
 
-    def __init__(self, spec: ReplicaSpec, *more: Any, gently: bool | None = None) -> None:
+    def __init__(self, spec: ReplicaSpec, folder: Path | None = None, *, gently: bool | None = None) -> None:
         self.spec, self.gently, self.share, self.used_s = spec, gently, "idle", 0.0
-        self.waited_s, self.is_waiting, self.is_spare = 0.0, False, bool(more)
-        self.shape: Shape | None = more[0] if more else None
-        self.ordered_s: float = more[2] if more else 0.0
+        self.waited_s, self.is_waiting, self.is_spare = 0.0, False, folder is not None
         self.pid, self.is_ready, self.killed, self.listens = len(self.made) + 1, False, False, True
         self.code: int | None = None
         self.became: ReplicaSpec | None = None
@@ -116,21 +122,27 @@ class Bench:
         for replica in ("r0", "r1"):
             self.store.begin(replica, 1)
         self.now_s = 1000.0
+        self.pids: dict[str, int] = {}
         self.spares: list[Pretended] = []
         self.cold: list[Pretended] = []
-        monkeypatch.setattr(spares, "SpareProcess", type("Spare", (Pretended,), {"made": self.spares}))
-        monkeypatch.setattr(spares, "ReplicaProcess", type("Cold", (Pretended,), {"made": self.cold}))
+        monkeypatch.setattr(spare_processes, "SpareProcess", type("Spare", (Pretended,), {"made": self.spares}))
+        monkeypatch.setattr(spare_processes, "ReplicaProcess", type("Cold", (Pretended,), {"made": self.cold}))
         given = Settings.model_validate(settings)
         self.template = ReplicaSpec(
             "/p", str(folder), "job", "job.py", "hash", "", "auto", given.model_dump(mode="json")
         )
-        self.pool = Spares(self.store, self.template, given, ["r0", "r1"], lambda: self.now_s, self.now_us)
+        machine = MachineProcesses(self.template, given, lambda: self.now_s)
+        self.pool = Spares(self.store, self.template, given, ["r0", "r1"], machine, lambda: self.now_s, self.now_us)
+        for replica in ("r0", "r1"):
+            self.start(replica, gently=False)
+        self.first, self.cold[:] = tuple(self.cold), ()
 
     def now_us(self) -> int:
         return NOW_US + round(self.now_s * S)
 
     def report(self, replica: str, state: str = "running") -> None:
-        word = replace(said(replica, 10, state=state), incarnation=1, updated_us=self.now_us())
+        pid = self.pids[replica]
+        word = replace(said(replica, 10, state=state), incarnation=1, pid=pid, updated_us=self.now_us())
         self.store.report(word)
 
     def pass_time(self, seconds: float, state: str = "running") -> None:
@@ -142,7 +154,9 @@ class Bench:
             self.pool.tend()
 
     def start(self, replica: str, *, gently: bool = True) -> Pretended:
-        return self.pool(replace(self.template, replica=replica), gently=gently)  # type: ignore[return-value]
+        started: Any = self.pool(replace(self.template, replica=replica), gently=gently)
+        self.pids[replica] = started.pid
+        return cast("Pretended", started)
 
 
 @pytest.fixture

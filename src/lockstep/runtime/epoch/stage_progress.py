@@ -111,11 +111,15 @@ class StageProgress:
         with self._lock:
             self._publications.setdefault(entry.epoch, []).extend(publications)
             self._epochs[stage] = entry.epoch
-            if min(self._epochs.values()) < entry.epoch:
+            if not self._is_computed(entry.epoch):
                 return
             self._finish(entry)
         self.on_done()
         self._sealer.ready(entry.epoch + 1, self._store.observed(entry.epoch), self._limit)
+
+    def _is_computed(self, epoch: int) -> bool:
+        """Whether each stage has computed it."""
+        return min(self._epochs.values()) >= epoch
 
     def _finish(self, entry: Entry) -> None:
         now = self._clock()

@@ -22,6 +22,7 @@ WRITES = (
     "judge",
     "add_observed",
     "add_event",
+    "set_fact",
 )
 READS = (
     *("head", "entry", "floor", "holder", "is_live", "progress"),

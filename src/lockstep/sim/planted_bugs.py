@@ -13,8 +13,9 @@ from typing import cast
 
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication, SourceSide
-from lockstep.control import supervision
+from lockstep.control import spares, supervision
 from lockstep.control import supervisor as supervising
+from lockstep.control.spares import Spares
 from lockstep.control.supervision import Action, Seen
 from lockstep.control.supervisor import Supervisor
 from lockstep.control.taking_over import LEASE, LEASE_S
@@ -23,6 +24,7 @@ from lockstep.runtime.decide import pacing, proposing
 from lockstep.runtime.decide.pacing import Seal, View, Wait
 from lockstep.runtime.decide.proposing import Proposal
 from lockstep.runtime.epoch.epoch_steps import PUBLISH, EpochSteps
+from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.state import recovery
 from lockstep.runtime.steps import Step, Steps
 from lockstep.sim.checkpoints import Checkpoint, SimCheckpoints
@@ -95,7 +97,10 @@ FULL_WHILE_FORGETTING = Scenario(
     disk_full_s=((4.95, 5.3),),
 )
 HELD = Scenario(hold_chance=0.03)
+HELD_AND_SLOW = replace(HELD, store_slow_s=((1.0, 15.0),))
 LOCKED = Scenario(disk_locked_s=((2.0, 12.0),))
+TWO_STAGES = Scenario(stages=2, pause_chance=0.03, slow_chance=0.05, stops_s=(3.0, 5.5, 8.0, 10.5, 13.0))
+SPARED = Scenario(spares=2, crash_chance=0.01, hang_chance=0.005, faults_s=20.0, boot_s=(0.3, 1.0))
 
 
 # Publishing.
@@ -244,6 +249,17 @@ def _kill_as_noted(supervisor: Supervisor, replica: str, kind: str, reason: str)
         supervisor._store.retire(replica)
         supervisor._store.add_event(kind, reason, replica)
         process.kill()
+
+
+def _kill_after_asking(supervisor: Supervisor, replica: str, kind: str, reason: str) -> None:
+    """Who computed what, epoch by epoch, before anybody is ended: milliseconds, if the store is well."""
+    for epoch in range(_ASKED_EPOCHS):
+        supervisor._store.digests(epoch)
+    _KILL(supervisor, replica, kind, reason)
+
+
+_KILL = Supervisor.kill
+_ASKED_EPOCHS = 30
 
 
 BUGS: tuple[Bug, ...] = (
@@ -405,6 +421,41 @@ BUGS: tuple[Bug, ...] = (
         "progress",
         swapped((Supervisor, "_pass_by", lambda supervisor: False)),  # noqa: ARG005
         HELD,
+    ),
+    Bug(
+        "kill-asks-first",
+        "Before it kills, the supervisor reads the record: where the store is slow, everybody waits meanwhile.",
+        "progress",
+        swapped((Supervisor, "kill", _kill_after_asking)),
+        HELD_AND_SLOW,
+    ),
+    Bug(
+        "one-stage-is-enough",
+        "An epoch counts as computed when one of two stages has computed it.",
+        "marks",
+        swapped((StageProgress, "_is_computed", lambda progress, epoch: True)),  # noqa: ARG005
+        replace(TWO_STAGES, stops_s=()),
+    ),
+    Bug(
+        "drain-stops-short",
+        "A replica that is asked to stop does not let the stages that are behind come up to the foremost.",
+        "stopping",
+        swapped((StageProgress, "newest_epoch", property(lambda progress: progress.at.epoch))),
+        TWO_STAGES,
+    ),
+    Bug(
+        "spare-beside-a-boot",
+        "A spare is ordered as soon as there is none, whoever is missing or on its way.",
+        "spares",
+        swapped((spares, "is_calm", lambda progress, pids, now_us: bool(progress))),  # noqa: ARG005
+        SPARED,
+    ),
+    Bug(
+        "spare-given-twice",
+        "A spare that was given to a replica is still counted among those that wait.",
+        "spares",
+        swapped((Spares, "_take", lambda spares, one: one.spare)),  # noqa: ARG005
+        SPARED,
     ),
 )
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from lockstep.cli.main import app
 from lockstep.errors import EnvironmentError_
-from lockstep.sim.exploring import Wish, explore
-from lockstep.sim.running import Failure
+from lockstep.sim.many_seeds import Wish, explore
+from lockstep.sim.one_seed import Failure
 from lockstep.sim.scenario import random_scenario
 from lockstep.sim.shrinking import changes, shrink
 

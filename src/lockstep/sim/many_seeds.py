@@ -11,8 +11,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lockstep.sim.bugs import Bug, bug_named
-from lockstep.sim.running import Failure, try_seed
+from lockstep.sim.one_seed import Failure, try_seed
+from lockstep.sim.planted_bugs import Bug, bug_named
 from lockstep.sim.scenario import Scenario, random_scenario
 from lockstep.sim.shrinking import shrink
 from lockstep.sim.world import World
