@@ -31,9 +31,6 @@ FORGOTTEN_S = 60.0
 """A replica that has been gone for so long is not waited for: it was given up."""
 MEMORY_FACTOR = 3
 """So many times a driver's memory has to be free: a spare takes it once, and it must not be the last."""
-SLOWNESS = 4
-"""A spare boots in a quarter of the time (``runtime/spark/duty_cycle.py``): so many times as long is no sign that it
-hangs."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,9 @@ class Times:
     """After one that ended by itself."""
     trouble_pause_s: float = 10.0
     """After trouble with the store or the disk."""
+    slowness: float = 4.0
+    """A spare boots in a quarter of the time (``runtime/spark/duty_cycle.py``): that it takes so many times as long as
+    a replica may is no sign that it hangs."""
 
 
 TIMES = Times()
@@ -284,7 +284,7 @@ class Spares(Generic[AnyProcess, AnySpare]):
         for one in list(self._waiting):
             if (code := one.spare.exit_code()) is not None:
                 self._drop(one, f"exit code {code}", now_s)
-            elif one.is_booting and now_s - one.ordered_s > SLOWNESS * self._settings.run.start_timeout_s:
+            elif one.is_booting and now_s - one.ordered_s > self._times.slowness * self._settings.run.start_timeout_s:
                 # It would be preferred to a new process for ever, and no other would be ordered in its place.
                 self._drop(one, f"not ready after {now_s - one.ordered_s:.0f} s", now_s)
         self._tell()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lockstep.sim.world import World
 
 
-SPARE_TIMES = Times(calm_s=0.5, look_interval_s=0.2, failure_pause_s=1.0, trouble_pause_s=0.5)
+SPARE_TIMES = Times(calm_s=0.5, look_interval_s=0.2, failure_pause_s=1.0, trouble_pause_s=0.5, slowness=1.0)
 """A tenth of production's, more or less, as everything here."""
 _LOCK_POLL_S = 0.02
 

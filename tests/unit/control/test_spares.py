@@ -15,7 +15,6 @@ from lockstep.control.spare_processes import MachineProcesses
 from lockstep.control.spares import (
     FAILURES_MAX,
     FORGOTTEN_S,
-    SLOWNESS,
     TIMES,
     Situation,
     Spares,
@@ -197,7 +196,7 @@ def test_a_spare_that_has_died_or_does_not_listen_is_passed_over(bench: Bench) -
 
 def test_a_spare_that_hangs_in_its_boot_is_ended_and_another_ordered(bench: Bench) -> None:
     bench.pass_time(CALM_S + 2)
-    bench.pass_time(SLOWNESS * Settings().run.start_timeout_s + 2)
+    bench.pass_time(TIMES.slowness * Settings().run.start_timeout_s + 2)
     assert bench.spares[0].killed
     ((_, _, kind, _, text),) = bench.store.events()
     assert kind == "spare-ended" and text.startswith("pid 1, not ready after 721 s")
