@@ -11,7 +11,7 @@ import lockstep as ls
 from lockstep import F
 from lockstep.api.stream import Stream
 from lockstep.compile.determinism import check_plan
-from lockstep.compile.hidden import Hidden, ddl_with_hidden
+from lockstep.compile.hidden_columns import Hidden, ddl_with_hidden
 from lockstep.compile.job import Compiled, compile_job
 from lockstep.errors import LockstepError
 from lockstep.plan.determinism import REFUSED_AGGREGATES, REFUSED_SCALARS, refuse

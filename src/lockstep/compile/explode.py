@@ -7,7 +7,7 @@ from dataclasses import replace
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType
 
-from lockstep.compile.hidden import MARK, OFFSET, PART, PART_BITS, TYPES
+from lockstep.compile.hidden_columns import MARK, OFFSET, PART, PART_BITS, TYPES
 from lockstep.compile.steps import Context, Lowered, _column, _lower
 from lockstep.errors import PlanError
 from lockstep.plan.explode import MAP_NAMES, Explode

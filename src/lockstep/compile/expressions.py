@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as spark_functions
 
-from lockstep.compile.hidden import EPOCH_TIME, POSITION
+from lockstep.compile.hidden_columns import EPOCH_TIME, POSITION
 from lockstep.plan.expression import OPERATORS, Alias, Call, Column, Expression, Lambda, Literal, Sql, Variable
 
 _TEXT_CHARACTERS_MAX = 300

@@ -16,14 +16,14 @@ from pyspark.sql.types import StructType
 from lockstep.compile.determinism import check_plan
 from lockstep.compile.digests import HASHES, hash_columns
 from lockstep.compile.explain import explained
-from lockstep.compile.hidden import Hidden, hidden_of, ordered_sinks, origins_wanted, step_expressions
+from lockstep.compile.hidden_columns import Hidden, hidden_of, ordered_sinks, origins_wanted, step_expressions
 from lockstep.compile.order import as_text
 from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.registry import FAMILIES
 from lockstep.compile.stages import TIME, spark_schema_text, taken_up
 from lockstep.compile.steps import Context, Lowered, lower
 from lockstep.plan.graph import Graph
-from lockstep.plan.newest import keeps_positions
+from lockstep.plan.newest_rows import keeps_positions
 from lockstep.plan.schema import parse_schema
 from lockstep.plan.specs import StageSource
 from lockstep.plan.stages import Stage, StageSink, stage_journal

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from lockstep.clock import US_PER_S
-from lockstep.compile.hidden import EVENT_TIME, MARK, TYPES
+from lockstep.compile.hidden_columns import EVENT_TIME, MARK, TYPES
 from lockstep.compile.keyed import _keyed, operator_of
 from lockstep.compile.order import order_of
 from lockstep.compile.steps import Context, Lowered, _column, _lower

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 )
 
 from lockstep.compile.aggregates import one_zero
-from lockstep.compile.hidden import (
+from lockstep.compile.hidden_columns import (
     EPOCH_TIME,
     EVENT_TIME,
     MARK,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as sf
 
-from lockstep.compile.hidden import EVENT_TIME, OFFSET, ORDER_TIME, PART, PARTITION, SOURCE
+from lockstep.compile.hidden_columns import EVENT_TIME, OFFSET, ORDER_TIME, PART, PARTITION, SOURCE
 from lockstep.connect.protocols import ORDER
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from lockstep.compile.hidden import EPOCH_TIME, EVENT_TIME, OFFSET, ORDER_TIME, PARTITION, SOURCE
+from lockstep.compile.hidden_columns import EPOCH_TIME, EVENT_TIME, OFFSET, ORDER_TIME, PARTITION, SOURCE
 from lockstep.errors import carried_by_spark
 from lockstep.keyed.codec import decode, encode
 from lockstep.keyed.engine import Engine, Layout, Tick

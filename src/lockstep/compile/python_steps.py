@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lockstep.compile.hidden import EVENT_TIME, MARK, OFFSET, PART, PART_BITS, PARTITION, SOURCE
+from lockstep.compile.hidden_columns import EVENT_TIME, MARK, OFFSET, PART, PART_BITS, PARTITION, SOURCE
 from lockstep.errors import FunctionError, carried_by_spark
 from lockstep.keyed.functions import Returned, explained, shown
 from lockstep.keyed.records import Record

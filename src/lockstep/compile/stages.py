@@ -8,7 +8,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from lockstep.compile.hidden import EVENT_TIME
+from lockstep.compile.hidden_columns import EVENT_TIME
 from lockstep.plan.expression import Column
 from lockstep.plan.loops import ROUND, LoopHead
 from lockstep.plan.schema import Schema, parse_schema

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from lockstep.compile.aggregates import order_free
 from lockstep.compile.expressions import to_column
-from lockstep.compile.hidden import (
+from lockstep.compile.hidden_columns import (
     EPOCH_TIME,
     EVENT_TIME,
     MARK,
@@ -31,7 +31,7 @@ from lockstep.compile.order import order_of
 from lockstep.compile.python_steps import DeadLetters, Kind, PythonStep, PythonSteps
 from lockstep.compile.stages import handed_on, loop_schema, sent_back, taken_up
 from lockstep.compile.tasks import together
-from lockstep.compile.types import check_comparisons, check_same_types
+from lockstep.compile.type_clashes import check_comparisons, check_same_types
 from lockstep.connect.protocols import ORDER
 from lockstep.errors import ExpressionError
 from lockstep.plan.accumulated import as_call

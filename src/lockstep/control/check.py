@@ -21,7 +21,7 @@ from lockstep.api.loading import LoadedJob
 from lockstep.compile.job import Compiled, compile_job
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.control.run import refuse_pinned
-from lockstep.control.suspicions import Suspicion, suspicions
+from lockstep.control.suspect_code import Suspicion, suspicions
 from lockstep.errors import ExpressionError, LockstepError, RunError
 from lockstep.plan.encode import function_name
 from lockstep.plan.fingerprints import differences

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from lockstep.errors import PlanError
 from lockstep.keyed.moments import MOMENTS, Moments
-from lockstep.keyed.ordering import order_key
 from lockstep.keyed.percentiles import Percentiles
 from lockstep.keyed.sketches import PLAIN, Bias, DistinctSketch
 from lockstep.keyed.sums import Average, FloatSum, Values, WholeSum
+from lockstep.keyed.value_order import order_key
 from lockstep.plan.accumulated import Accumulated, Layout, accumulated, lay_out
 from lockstep.plan.expression import Expression
 from lockstep.store.types import spark_type

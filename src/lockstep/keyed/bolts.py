@@ -8,7 +8,7 @@ from typing import Any
 
 from lockstep.errors import FunctionError
 from lockstep.keyed.codec import utc_time
-from lockstep.keyed.named import NamedRecord
+from lockstep.keyed.named_records import NamedRecord
 from lockstep.plan.bolts import DEFAULT_STREAM
 
 _PLAIN = (str, int, float, bool, bytes, type(None), datetime)

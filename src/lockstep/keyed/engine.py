@@ -21,8 +21,8 @@ from lockstep.errors import FunctionError
 from lockstep.keyed.codec import pack, unpack
 from lockstep.keyed.columns import key_column, rows_of, values_of
 from lockstep.keyed.operator import OWN, Arrival, Cell, Key, Operator, TimeKind, Timer, wants_positions
-from lockstep.keyed.order import POSITION_COLUMNS, positions_of, sorted_order
 from lockstep.keyed.pages import DATA, EPOCH, EVENT, HASH, KEY, TIMERS, Entry, Page, Pages, PageStore, key_bytes
+from lockstep.keyed.record_order import POSITION_COLUMNS, positions_of, sorted_order
 
 TIMERS_PER_KEY_MAX = 100_000
 """So many timers of one key in one epoch mean that a timer sets itself again, for ever in the past."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lockstep.keyed.ordering import order_key
 from lockstep.keyed.sums import Values
+from lockstep.keyed.value_order import order_key
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lockstep.durations import Duration, duration_us
 from lockstep.errors import FunctionError
 from lockstep.keyed.codec import time_us, utc_time
 from lockstep.keyed.functions import explained, shown
-from lockstep.keyed.named import NamedKey, NamedRecord, key_type, record_type
+from lockstep.keyed.named_records import NamedKey, NamedRecord, key_type, record_type
 from lockstep.keyed.operator import OWN, Arrival, Cell, TimeKind, Timer, Turn
 from lockstep.keyed.states import Handle, Memory, State
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lockstep.keyed.accumulators import Totals
 from lockstep.keyed.operator import Arrival, Cell, Timer, Turn
-from lockstep.keyed.ordering import order_key
 from lockstep.keyed.reducing import Folder, Reducer
+from lockstep.keyed.value_order import order_key
 
 
 class Rolling:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lockstep.errors import FunctionError
 from lockstep.keyed.bolts import Bolt, BoltContext, BoltState, BoltTuple, Collector, Values
 from lockstep.keyed.functions import Returned, explained, shown
-from lockstep.keyed.named import NamedRecord, record_type
+from lockstep.keyed.named_records import NamedRecord, record_type
 from lockstep.keyed.operator import Arrival, Cell, Timer, Turn
 from lockstep.plan.bolts import BoltOutput, Subscription
 from lockstep.store.arrow import arrow_schema

@@ -59,7 +59,7 @@ class Expression:
     __hash__ = object.__hash__
 
     def __str__(self) -> str:
-        from lockstep.plan.printing import text
+        from lockstep.plan.expression_text import text
 
         return text(self)
 

@@ -13,7 +13,7 @@ from typing import Any
 from lockstep.durations import duration_text
 from lockstep.plan.encode import canonical, step_json
 from lockstep.plan.keyed import BUCKETS, KeyedStep
-from lockstep.plan.newest import keeps_positions
+from lockstep.plan.newest_rows import keeps_positions
 from lockstep.plan.stages import Stage
 from lockstep.plan.steps import Source, Step, event_times_before, upstream
 

@@ -26,7 +26,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from lockstep.api.loading import LoadedJob, load_job
 from lockstep.clock import wall_us
-from lockstep.compile.hidden import Hidden, ddl_with_hidden
+from lockstep.compile.hidden_columns import Hidden, ddl_with_hidden
 from lockstep.compile.job import Compiled, compile_job
 from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.compile.tasks import is_one_task

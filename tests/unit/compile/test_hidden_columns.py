@@ -9,7 +9,7 @@ import pytest
 import lockstep as ls
 from lockstep import F
 from lockstep.compile.digests import add_sums, digest_text
-from lockstep.compile.hidden import Hidden, hidden_of, ordered_sinks, origins_wanted
+from lockstep.compile.hidden_columns import Hidden, hidden_of, ordered_sinks, origins_wanted
 
 
 def _job() -> tuple[ls.Job, Any, Any]:

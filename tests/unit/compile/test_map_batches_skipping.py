@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lockstep.compile.hidden import OFFSET, PARTITION, SOURCE
+from lockstep.compile.hidden_columns import OFFSET, PARTITION, SOURCE
 from lockstep.compile.python_steps import PythonStep
 
 HIDDEN = pa.schema([(SOURCE, pa.string()), (PARTITION, pa.string()), (OFFSET, pa.int64())])

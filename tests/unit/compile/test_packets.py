@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lockstep.compile.hidden import arrow_hidden
+from lockstep.compile.hidden_columns import arrow_hidden
 from lockstep.compile.packets import Packer, Unpacker
 from lockstep.compile.python_steps import PythonStep
 from lockstep.keyed.codec import decode

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from lockstep.compile.hidden import arrow_hidden
+from lockstep.compile.hidden_columns import arrow_hidden
 from lockstep.compile.python_steps import BATCH_RECORDS_MAX, Kind, PythonStep, PythonSteps
 from lockstep.errors import LockstepError, from_wire
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lockstep.errors import ExpressionError, PlanError
 from lockstep.keyed.accumulators import Totals, accumulator, accumulator_of
-from lockstep.keyed.ordering import order_key
+from lockstep.keyed.value_order import order_key
 from lockstep.plan.accumulated import lay_out
 from lockstep.plan.expression import Call, Column, Expression, Literal, Sql, call
 

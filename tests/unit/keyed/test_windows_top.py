@@ -15,7 +15,7 @@ from lockstep.compile.keyed import operator_of
 from lockstep.compile.registry import FAMILIES
 from lockstep.errors import PlanError
 from lockstep.keyed.operator import Arrival
-from lockstep.keyed.ordering import order_key
+from lockstep.keyed.value_order import order_key
 from lockstep.keyed.windows.panes import Pane
 from lockstep.keyed.windows.top import Ranked
 from lockstep.plan.updates import updates_of

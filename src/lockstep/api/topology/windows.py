@@ -10,7 +10,7 @@ from typing import Any
 
 from lockstep.errors import FunctionError
 from lockstep.keyed.bolts import Bolt, BoltContext, BoltTuple, Collector, TupleWindow
-from lockstep.keyed.named import record_type
+from lockstep.keyed.named_records import record_type
 from lockstep.keyed.tasks import Emitter
 from lockstep.plan.bolts import BoltOutput, Subscription
 

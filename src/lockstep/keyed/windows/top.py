@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lockstep.keyed.operator import Arrival
-from lockstep.keyed.ordering import order_key
+from lockstep.keyed.value_order import order_key
 from lockstep.keyed.windows.contents import Element, Kept, element_of, time_and_position
 from lockstep.keyed.windows.panes import Pane
 

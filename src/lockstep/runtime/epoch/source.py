@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.types import StructType
 
-from lockstep.compile.hidden import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
+from lockstep.compile.hidden_columns import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
 from lockstep.connect.protocols import ROWS_PER_CHUNK_BITS, Place, Slice, SourceSide
 from lockstep.connect.registry import source_side
 from lockstep.errors import RunError, carried_by_spark

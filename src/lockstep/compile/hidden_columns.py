@@ -14,7 +14,7 @@ from lockstep.connect.protocols import ORDER
 from lockstep.plan.expression import Call, Expression, walk
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.loops import LoopHead, loop_journal
-from lockstep.plan.newest import drops_positions, keeps_positions
+from lockstep.plan.newest_rows import drops_positions, keeps_positions
 from lockstep.plan.stages import Stage, stage_journal
 from lockstep.plan.steps import EventTime, FlatMap, Map, MapBatches, Sink, Source, Step, event_times_before
 from lockstep.store.types import arrow_type
