@@ -122,12 +122,12 @@ def test_replicas_with_other_partitions_and_one_that_crashes_agree_about_timers_
     ran, chance = trial(_silence_job()), random.Random(3)
     given = [_events(epoch, chance) for epoch in range(5)]
     ran.start("r0", partitions=1, tasks=1)
-    ran.start("r1", partitions=3, tasks=2, crash_after=frozenset({3}).__contains__)
+    ran.start("r1", partitions=2, tasks=2, crash_after=frozenset({3}).__contains__)
     for epoch, events in enumerate(given):
         ran.put("events", events)
         if epoch == 3:
             assert "crashes here" in str(ran.run_to_failure())
-            ran.start("r1", partitions=3, tasks=2)
+            ran.start("r1", partitions=2, tasks=2)
             ran.wait(epoch)
         else:
             ran.run(1)
