@@ -15,7 +15,7 @@ help: ## show this list
 demo: runtime ## run the demo: kill replicas with -9 and see no gap in the output (about 2.5 minutes)
 	@$(PYTHON_ENV) -m lockstep demo
 
-test: check ## run the checks, then all tests: unit, sim, spark, chaos (about 15 minutes on 2 cores)
+test: check ## run the checks, then all tests: unit, sim, spark, chaos (less than 15 minutes on 2 quiet cores; the aim is 12)
 	@$(PYTEST) $(SIDE_BY_SIDE) src benchmarks tests/unit tests/sim
 	@$(PYTEST) $(SIDE_BY_SIDE) tests/spark
 	@$(PYTEST) tests/chaos
@@ -35,7 +35,7 @@ test-chaos: setup ## run the tests with real processes and real kills
 matrix: setup ## every kind of job through everything that can happen to one; matrix-report.html (JOBS=joins,loop: only some; SEED=n: other records)
 	@$(PYTHON_ENV) -m tests.matrix $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs "$(JOBS)") $(if $(PARTITIONS),--partitions $(PARTITIONS))
 
-test-long: setup ## run what `make test` has only a slice of: all seeds, crash windows, kinds of state, Nexmark queries (ten minutes)
+test-long: setup ## run what `make test` has only a slice of: all seeds, crash windows, actions of chaos, kinds of state, Nexmark queries (a quarter of an hour)
 	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/sim tests/unit tests/spark
 	@$(PYTEST) -m long tests/chaos
 

@@ -13,6 +13,10 @@ from lockstep.store.arrow import batch_from_pylist
 from lockstep.store.journal import open_journal
 
 SCHEMA = "user string, amount bigint"
+PATIENCE_S = 400.0
+"""For anything that is waited for. It takes seconds, and minutes on a machine that does thirty other things at once."""
+PATIENT = {"start_timeout_s": "600"}
+"""On such a machine a boot takes longer than the default, and a replica that is replaced then begins anew."""
 
 WHICH_REPLICA = '''
 import psutil
@@ -26,31 +30,21 @@ def replica():
     return "none"
 '''
 
-DISHONEST = (
+SIGN = (
     WHICH_REPLICA
     + """
-import lockstep as ls
-
-job = ls.Job("dishonest")
-
 def sign(record):
     if record.amount == 0:
         raise ValueError("nothing to sign")
     wrong = record.amount == 13 and replica() == "WRONG"
     return {"user": record.user, "amount": -record.amount if wrong else record.amount}
-
-(
-    job.source("events", ls.journal("events", schema="user string, amount bigint"))
-    .map(sign, schema="user string, amount bigint", name="sign")
-    .to(ls.files("out"))
-)
 """
 )
-"""One replica computes something else for the amount 13; none can take 0."""
+"""A function for jobs: one replica computes something else for the amount 13; none can take 0."""
 
 
 def append(project: Path, records: list[dict[str, Any]]) -> None:
-    """Put records into the journal of the jobs above."""
+    """Put records into the journal that the jobs read."""
     schema = parse_schema(SCHEMA)
     journal = open_journal(project / ".lockstep", "events", schema)
     journal.append(batch_from_pylist(records, schema))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import lockstep as ls
 from lockstep.bench.running import JobRun, Run
+from tests.chaos.jobs import PATIENCE_S, PATIENT
 
-USERS, LISTS, PER_LIST, GAP_S = 5, 30, 10, 2
+USERS, LISTS, PER_LIST, GAP_S = 5, 20, 10, 2
 
 STREAMS = f"""
 from datetime import timedelta
@@ -30,7 +31,7 @@ class Visits(ls.Process):
             ctx.emit(user=ctx.key.user, records=self.records.get())
             self.records.clear()
 
-job = ls.Job("streams", epoch_interval="300 ms")
+job = ls.Job("streams", epoch_interval="200 ms")
 def at(second):
     return f"2026-01-01T00:{{second // 60:02}}:{{second % 60:02}}Z"
 lists = [
@@ -65,11 +66,11 @@ def _visits() -> dict[str, list[int]]:
 
 
 def test_a_kill_on_the_way_to_the_end_changes_no_result_of_any_stage(tmp_path: Path) -> None:
-    run = JobRun(Run("streams", STREAMS, replicas=2, settings={"until_done": "true"}), tmp_path)
+    run = JobRun(Run("streams", STREAMS, replicas=2, settings={**PATIENT, "until_done": "true"}), tmp_path)
     try:
-        run.wait_until(lambda: len(run.store.published(0, 10**9)) > 5, 120, "the first epochs")
+        run.wait_until(lambda: len(run.store.published(0, 10**9)) > 5, PATIENCE_S, "the first epochs")
         run.kill_replica(run.newest_sealer())
-        run.wait_until(lambda: run.exit_code is not None, 200, "the end of the input")
+        run.wait_until(lambda: run.exit_code is not None, PATIENCE_S, "the end of the input")
         assert run.exit_code == 0
         assert run.store.digest_mismatches() == []
     finally:

@@ -27,8 +27,8 @@ ARROW = pa.schema(
         ("at", pa.timestamp("us", "UTC")),
     ]
 )
-EPOCHS = 8
-EMPTY = (3, 6)
+EPOCHS = 6
+EMPTY = (3,)
 OUT_OF_ORDER_S = 5
 
 

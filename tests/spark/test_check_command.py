@@ -1,12 +1,21 @@
-"""`lockstep check` as a process of its own: it starts and ends a JVM, and prints nothing of Spark's."""
+"""`lockstep check`: as a process of its own, which starts and ends a JVM and prints nothing of Spark's; and what it
+says of the job that `lockstep new` writes, and of one that Spark refuses."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lockstep.cli.main import main
+from lockstep.control import check as control_check
+from lockstep.runtime.epoch.source import LockstepSource
 
 SOUND = """
 import random
@@ -25,7 +34,7 @@ logins.to(ls.console(), name="screen", guarantee="at-most-once")
 def _check(folder: Path, job: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "job.py").write_text(job)
     command = [sys.executable, "-m", "lockstep", "check", "job.py", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_a_sound_job_is_described_with_types_guarantees_and_doubts(tmp_path: Path) -> None:
@@ -49,8 +58,36 @@ def test_a_sound_job_is_described_with_types_guarantees_and_doubts(tmp_path: Pat
     assert not (tmp_path / ".lockstep").exists(), "a check writes nothing"
 
 
-def test_a_job_that_spark_refuses_is_explained_in_the_words_of_the_job(tmp_path: Path) -> None:
-    done = _check(tmp_path, SOUND.replace('~F.col("ok")', '"ok > interval 1 day"'))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("LS0209")
-    assert 'step "filter"' in done.stderr
+@pytest.fixture
+def in_shared_session(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check without a JVM of its own: the one above has shown that it starts and ends, and is quiet."""
+    own = session.newSession()
+    own.dataSource.register(LockstepSource)
+    monkeypatch.setattr(control_check, "_session", lambda *_: contextlib.nullcontext(own))
+
+
+def _checked(folder: Path, *arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["--project", str(folder), "check", str(folder / "job.py"), *arguments])
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.usefixtures("in_shared_session")
+def test_a_job_that_spark_refuses_is_explained_in_the_words_of_the_job(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.py").write_text(SOUND.replace('~F.col("ok")', '"ok > interval 1 day"'))
+    code, said = _checked(tmp_path), capfd.readouterr()
+    assert (code, said.out) == (2, "")
+    assert said.err.startswith("LS0209")
+    assert 'step "filter"' in said.err
+
+
+@pytest.mark.usefixtures("in_shared_session")
+def test_the_job_of_a_new_project_is_sound_and_exactly_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with contextlib.chdir(tmp_path), contextlib.suppress(SystemExit):
+        main(["new", "shop"])
+    capfd.readouterr()
+    assert _checked(tmp_path / "shop", "--json") == 0
+    (sink,) = json.loads(capfd.readouterr().out)["sinks"]
+    assert (sink["sink"], sink["guarantee"]) == ("revenue", "exactly-once")

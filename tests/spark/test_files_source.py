@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
 
 import lockstep as ls
+from lockstep.connect.specs import SourceFormat
 from lockstep.errors import LockstepError
 from lockstep.runtime.endings import is_job_error
 from lockstep.store.dead_letters import DeadLetters, Letter
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import START_US, Trial
 
+FORMATS: tuple[SourceFormat, ...] = ("jsonl", "csv", "parquet")
 SCHEMA = "id bigint, name string, price double, at timestamp"
 COLUMNS = "columns={id: 'BIGINT', name: 'VARCHAR', price: 'DOUBLE', \"at\": 'TIMESTAMPTZ'}"
 READERS = {
@@ -99,35 +100,38 @@ def _letters(ran: Trial) -> list[Letter]:
         return list(letters.letters())
 
 
-@pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
-def test_files_are_read_once_a_corrupt_one_is_set_aside_and_the_rest_equals_duckdb(
-    trial: NewTrial, format: Any
-) -> None:
-    job = ls.Job(f"files-{format}")
-    source = ls.files("in", schema=SCHEMA, format=format, pattern=f"*.{format}")
-    job.source("prices", source).filter("id <> 7").to(ls.files("out"))
+def test_files_are_read_once_a_corrupt_one_is_set_aside_and_the_rest_equals_duckdb(trial: NewTrial) -> None:
+    job = ls.Job("files")
+    for format in FORMATS:
+        source = ls.files(f"in/{format}", schema=SCHEMA, format=format, pattern=f"*.{format}")
+        job.source(format, source).filter("id <> 7", name=f"{format}_kept").to(ls.files(f"out/{format}"))
     ran = trial(job)
-    folder = ran.folder / "in"
-    _write(folder, format, 1, age_s=60)
-    corrupt = folder / f"corrupt.{format}"
-    corrupt.write_bytes(b'id,name\n1,"2\n{"id": 9, ' if format != "parquet" else b"PAR1 is not enough PAR1")
-    _age(corrupt, 50)
+    for format in FORMATS:
+        _write(ran.folder / "in" / format, format, 1, age_s=60)
+        _age(_corrupt(ran, format), 50)
     ran.start(tasks=2)
     ran.run(1)
-    _write(folder, format, 0, age_s=30)
-    _write(folder, format, 2, age_s=20)
-    ran._sealer._sources["prices"]._watch.look_soon()  # type: ignore[attr-defined]
+    for format in FORMATS:
+        _write(ran.folder / "in" / format, format, 0, age_s=30)
+        _write(ran.folder / "in" / format, format, 2, age_s=20)
+        ran._sealer._sources[format]._watch.look_soon()  # type: ignore[attr-defined]
     ran.run(2)
-    files = READERS[format].replace("FILES", f"'{folder}/part-*.{format}'")
-    wanted = _database().execute(f'SELECT id, name, price, "at" FROM {files} WHERE id <> 7 ORDER BY id').fetchall()
-    found = sorted((tuple(row.values()) for row in ran.rows()), key=lambda row: int(row[0]))
-    assert len(wanted) == 149
-    assert found == wanted
-    assert [len(ran.rows(epoch=epoch)) for epoch in range(3)] == [50, 99, 0]
+    for format in FORMATS:
+        files = READERS[format].replace("FILES", f"'{ran.folder}/in/{format}/part-*.{format}'")
+        wanted = _database().execute(f'SELECT id, name, price, "at" FROM {files} WHERE id <> 7 ORDER BY id').fetchall()
+        found = sorted((tuple(row.values()) for row in ran.rows(f"out/{format}")), key=lambda row: int(row[0]))
+        assert len(wanted) == 149
+        assert found == wanted, format
+        assert [len(ran.rows(f"out/{format}", epoch)) for epoch in range(3)] == [50, 99, 0], format
+        assert (ran.folder / "in" / format / f"corrupt.{format}").exists()
     # Of JSON lines each is a letter of its own; a CSV file without the columns, and no Parquet file, are one each.
-    letters = _letters(ran)
-    assert [(letter.partition, letter.offset) for letter in letters] == [
-        (corrupt.name, line) for line in ((1, 2, 3) if format == "jsonl" else (1,))
-    ]
+    assert sorted((letter.source, letter.partition, letter.offset) for letter in _letters(ran)) == sorted(
+        (format, f"corrupt.{format}", line) for format in FORMATS for line in ((1, 2, 3) if format == "jsonl" else (1,))
+    )
     assert any(kind == "dead-letter" for _, _, kind, _, _ in ran.store.events())
-    assert corrupt.exists()
+
+
+def _corrupt(ran: Trial, format: str) -> Path:
+    path = ran.folder / "in" / format / f"corrupt.{format}"
+    path.write_bytes(b'id,name\n1,"2\n{"id": 9, ' if format != "parquet" else b"PAR1 is not enough PAR1")
+    return path

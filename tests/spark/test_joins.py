@@ -130,8 +130,8 @@ def test_an_interval_join_pairs_what_came_in_time_and_gives_the_rest_when_it_has
             ls.files(f"o/{kind}")
         )
     epochs, ran = _input(seed=21), trial(job)
-    ran.start(partitions=3)
-    _run(ran, epochs, "r0", partitions=3)
+    ran.start(partitions=2)
+    _run(ran, epochs, "r0", partitions=2)
     database = _database(epochs)
     for kind in KINDS:
         outer = {"left": kind in ("left", "full"), "right": kind in ("right", "full")}
@@ -275,8 +275,8 @@ def test_window_joins_co_groups_and_tables_agree_between_replicas_and_with_sql(t
     pq.write_table(pa.table({"key": [k for k, _ in BONUSES], "bonus": [bonus for _, bonus in BONUSES]}), table)
     epochs, ran = _input(seed=22), trial(_windows_job(table))
     ran.start("r0", partitions=1)
-    ran.start("r1", partitions=3, tasks=1)
-    _run(ran, epochs, "r1", partitions=3)
+    ran.start("r1", partitions=2, tasks=1)
+    _run(ran, epochs, "r1", partitions=2)
     for epoch in range(EPOCHS + 1):
         digests = ran.digests(epoch)
         for sink in ran.graph.sinks:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 import lockstep as ls
 from lockstep import F
 from tests.spark.conftest import NewTrial
@@ -59,6 +61,7 @@ class Count(ls.Bolt):
         collector.emit({"word": tuple.word, "n": n})
 
 
+@pytest.mark.long
 def test_the_word_count_of_the_guide_publishes_twelve_not_nine(trial: NewTrial) -> None:
     def job() -> ls.Job:
         t = ls.Topology("word-count")

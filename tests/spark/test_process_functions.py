@@ -122,12 +122,12 @@ def test_replicas_with_other_partitions_and_one_that_crashes_agree_about_timers_
     ran, chance = trial(_silence_job()), random.Random(3)
     given = [_events(epoch, chance) for epoch in range(5)]
     ran.start("r0", partitions=1, tasks=1)
-    ran.start("r1", partitions=3, tasks=2, crash_after=frozenset({3}).__contains__)
+    ran.start("r1", partitions=2, tasks=2, crash_after=frozenset({3}).__contains__)
     for epoch, events in enumerate(given):
         ran.put("events", events)
         if epoch == 3:
             assert "crashes here" in str(ran.run_to_failure())
-            ran.start("r1", partitions=3, tasks=2)
+            ran.start("r1", partitions=2, tasks=2)
             ran.wait(epoch)
         else:
             ran.run(1)
@@ -209,17 +209,10 @@ def test_connected_and_broadcast_streams_do_what_a_plain_loop_does(trial: NewTri
 def test_a_key_that_is_an_array_is_refused_with_the_way_out(trial: NewTrial) -> None:
     job = ls.Job("array-key")
     events = job.source("events", ls.journal("events", schema="tags array<string>"))
-    events.key_by("tags").process(Missing(), schema="user string, total bigint").to(ls.files("out"))
+    events.key_by("tags").process(Typed(), schema="user string, total bigint").to(ls.files("out"))
     with pytest.raises(PlanError) as caught:
         trial(job).start()
     assert caught.value.code == "LS0150" and "concat_ws" in caught.value.hint
-
-
-class Missing(ls.Process):
-    """Emits less than its schema says."""
-
-    def on_record(self, record: Any, ctx: Any) -> None:
-        ctx.emit(user=record.user)
 
 
 class Typed(ls.Process):
@@ -229,21 +222,17 @@ class Typed(ls.Process):
         ctx.emit(user=record.user, total="many")
 
 
-@pytest.mark.parametrize(
-    ("process", "code", "says"), [(Typed(), "LS0303", "'many'"), (Missing(), "LS0302", "lacks: total")]
-)
-def test_a_process_that_emits_the_wrong_thing_stops_the_job(
-    trial: NewTrial, process: ls.Process, code: str, says: str
-) -> None:
+def test_a_process_that_emits_the_wrong_thing_stops_the_job(trial: NewTrial) -> None:
+    # What else it can get wrong is in the unit tests of process functions.
     job = ls.Job("wrong")
     events = job.source("events", ls.journal("events", schema="user string, n bigint"))
-    sums = events.key_by("user").process(process, schema="user string, total bigint", name="sums")
+    sums = events.key_by("user").process(Typed(), schema="user string, total bigint", name="sums")
     sums.to(ls.files("out"))
     ran = trial(job)
     ran.start()
     ran.put("events", [{"user": "ann", "n": 1}])
     error = ran.run_to_failure()
-    assert (error.code, says in str(error), '"sums"' in error.fact) == (code, True, True), str(error)
+    assert (error.code, "'many'" in str(error), '"sums"' in error.fact) == ("LS0303", True, True), str(error)
 
 
 TYPES = (

@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 import lockstep as ls
 from lockstep import F
 from tests.spark.conftest import NewTrial
@@ -72,13 +74,24 @@ def _ms(seconds: float) -> int:
     return START_US // 1000 + round(seconds * 1000)
 
 
-def test_a_replica_restarted_in_every_epoch_has_the_watermarks_and_output_of_one_that_never_is(trial: NewTrial) -> None:
+QUIET = frozenset({2, 4, 5})
+"""Where a source is quiet, and the one after: what a replica that starts again does not see in the records."""
+
+
+@pytest.mark.parametrize(
+    "starts", [QUIET, pytest.param(frozenset(range(len(TWO_SOURCES))), marks=pytest.mark.long)], ids=["quiet", "every"]
+)
+def test_a_replica_that_starts_again_has_the_watermarks_and_output_of_one_that_never_does(
+    trial: NewTrial, starts: frozenset[int]
+) -> None:
     restarted = trial(_two_sources())
+    replica = restarted.start()
     watermarks = []
-    for records in TWO_SOURCES:
-        replica = restarted.start()
+    for epoch, records in enumerate(TWO_SOURCES):
+        if epoch in starts:
+            restarted.stop()
+            replica = restarted.start()
         restarted.epoch(4, **records)
-        restarted.stop()
         watermarks.append(replica.watermark_ms)
     assert watermarks == [0 if seconds is None else _ms(seconds) for seconds in WATERMARKS_S]
     closed = [
@@ -94,17 +107,7 @@ def test_a_replica_restarted_in_every_epoch_has_the_watermarks_and_output_of_one
     ]
 
 
-def test_the_slower_of_two_sources_holds_time_back(trial: NewTrial) -> None:
-    ran = trial(_two_sources())
-    replica = ran.start()
-    ran.epoch(left=_at(100), right=_at(7))
-    ran.epoch(left=_at(200))
-    assert replica.watermark_ms == _ms(5), "7 seconds of the slower source, less 2 of disorder"
-    ran.epoch()
-    assert replica.watermark_ms == _ms(5)
-    assert [(row["user"], row["records"]) for row in ran.rows()] == []
-
-
+@pytest.mark.long
 def test_a_source_that_goes_quiet_stops_holding_windows_open(trial: NewTrial) -> None:
     job = ls.Job("quiet")
     streams = {}

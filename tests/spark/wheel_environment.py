@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "src/lockstep")
-TIMEOUT_S = 240.0
+TIMEOUT_S = 600.0
+"""Seconds are enough, but machines that run tests can be very busy."""
 ALLOWED = "TEST_ALLOWS_PYTEST"
 
 _HIDE = '''\
@@ -49,36 +51,14 @@ class WheelEnvironment:
         (self.site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\nimport only_dependencies\n")
         (self.site / "only_dependencies.py").write_text(_HIDE.format(hidden=_only_for_development(), allowed=ALLOWED))
 
-    def start(self, *arguments: str, folder: Path, **environment: str) -> subprocess.Popen[str]:
-        """Start ``python ARGUMENTS`` in ``folder``."""
+    def run(self, *arguments: str, folder: Path, **environment: str) -> str:
+        """What ``python ARGUMENTS`` printed in ``folder``; it has to end well."""
         inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        return subprocess.Popen(
-            [str(self.python), *arguments],
-            cwd=folder,
-            env={**inherited, **environment},
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-
-    def run(self, *arguments: str, folder: Path) -> str:
-        """What ``python ARGUMENTS`` printed; it has to end well."""
-        return output_of(self.start(*arguments, folder=folder))
+        return _run([str(self.python), *arguments], folder, {**inherited, **environment})
 
     def lockstep(self, *arguments: str, folder: Path) -> str:
         """What the installed command printed."""
         return self.run(str(self.python.with_name("lockstep")), *arguments, folder=folder)
-
-
-def output_of(process: subprocess.Popen[str]) -> str:
-    """What a process printed; it has to end well."""
-    try:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        process.kill()
-    assert process.returncode == 0, f"{process.args!r} ended with {process.returncode}\n{out}\n{err}"
-    return out
 
 
 def _built(folder: Path) -> Path:
@@ -113,6 +93,16 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+def _run(command: list[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
