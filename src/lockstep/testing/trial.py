@@ -61,6 +61,8 @@ class Trial:
         self.replicas: dict[str, ReplicaHere] = {}
         self.now_us = START_US
         """The newest epoch's time."""
+        self.wait_s = WAIT_S
+        """How long one epoch may take."""
         run_settings = {"max_ahead_s": NEVER_AHEAD_S, **job.options, **settings}
         self._settings = Settings.model_validate({"run": run_settings}).model_dump(mode="json")
         self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
@@ -161,7 +163,7 @@ class Trial:
             one.stop()
 
     def _until(self, replica: ReplicaHere, epoch: int, holds: Callable[[ReplicaHere], bool]) -> None:
-        deadline_s = time.monotonic() + WAIT_S
+        deadline_s = time.monotonic() + self.wait_s
         while not holds(replica):
             if not replica.is_running and not holds(replica):
                 raise replica.ended_by()
