@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from lockstep.testing.session import opened_session
 from tests.matrix.case import Case
-from tests.matrix.life import Cell, Life
+from tests.matrix.life import Cell, History, Life
 from tests.matrix.plants import PLANTS
 from tests.matrix.report import has_failed, page, summary, text_table
 from tests.matrix.table import CASES
@@ -30,11 +30,14 @@ def run(
     """Every job in every shape through its life."""
     table: dict[tuple[str, int], list[Cell]] = {}
     for case in cases:
+        like: History | None = None
         for partitions in shapes:
             told(f"{case.name}, {partitions} partitions ({len(table) + 1} of {len(cases) * len(shapes)})")
             with tempfile.TemporaryDirectory(prefix="lockstep-matrix-", ignore_cleanup_errors=True) as folder:
-                life = Life(case, session, Path(folder) / FOLDER, partitions, seed)
-                table[case.name, partitions] = life.live(lambda cell: told(_line(cell)))
+                life = Life(case, session, Path(folder) / FOLDER, partitions, seed, like)
+                cells = table[case.name, partitions] = life.live(lambda cell: told(_line(cell)))
+            if all(cell.outcome != "failed" for cell in cells):
+                like = life.history
     return table
 
 
@@ -54,9 +57,15 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def chosen(names: str) -> list[Case]:
-    """The jobs that were asked for; all of them for an empty text."""
+    """The jobs that were asked for, by their whole name or by a part of name or family; all of them for none."""
     parts = [part.strip().lower() for part in names.split(",") if part.strip()]
-    return [case for case in CASES if not parts or any(part in f"{case.family} {case.name}".lower() for part in parts)]
+    return [case for case in CASES if not parts or any(_is_meant(case, part) for part in parts)]
+
+
+def _is_meant(case: Case, part: str) -> bool:
+    if any(part == one.name.lower() for one in CASES):
+        return part == case.name.lower()
+    return part in f"{case.family} {case.name}".lower()
 
 
 def main(arguments: Sequence[str]) -> int:
