@@ -46,6 +46,16 @@ WHILE_RUNNING = (
 )
 EPOCHS = 6 + len(BEFORE_RUNNING) + len(WHILE_RUNNING) + 1
 """Epochs with input in a life: two to run, then one after each event."""
+MAIN_EVENTS = (
+    "run",
+    "stop and start",
+    f"kill: {Window.DIGEST_NOT_PUBLISHED}",
+    f"kill: {Window.PUBLISHED_NOT_COMMITTED}",
+    "history trimmed",
+    "seeded",
+    "output",
+)
+"""A short life, for a third of the time."""
 ENDING_EPOCHS_MAX = 100
 WAIT_S = 900.0
 """For one epoch: being slow is no fault, and a machine with other work on it may be very slow."""
