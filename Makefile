@@ -32,8 +32,8 @@ test-spark: setup ## run the tests that need a Spark session
 test-chaos: setup ## run the tests with real processes and real kills
 	@$(PYTEST) tests/chaos
 
-matrix: setup ## every kind of job through everything that can happen to one; matrix-report.html (JOBS=joins,loop: only some; SEED=n: other records)
-	@$(PYTHON_ENV) -m tests.matrix $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs "$(JOBS)") $(if $(PARTITIONS),--partitions $(PARTITIONS))
+matrix: setup ## every kind of job through everything that can happen to one; matrix-report.html (JOBS=joins,loop: only some; SEED=n: other records; SHORT=1: only the main events)
+	@$(PYTHON_ENV) -m tests.matrix $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs "$(JOBS)") $(if $(PARTITIONS),--partitions $(PARTITIONS)) $(if $(SHORT),--short)
 
 test-long: setup ## run what `make test` has only a slice of: all seeds, crash windows, actions of chaos, kinds of state, Nexmark queries (a quarter of an hour)
 	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/sim tests/unit tests/spark

@@ -7,13 +7,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from lockstep.testing.session import opened_session
 from tests.matrix.case import Case
-from tests.matrix.life import Cell, Life
+from tests.matrix.life import MAIN_EVENTS, Cell, History, Life
 from tests.matrix.plants import PLANTS
 from tests.matrix.report import has_failed, page, summary, text_table
 from tests.matrix.table import CASES
@@ -25,16 +26,24 @@ FOLDER = "my jobs, größer & más"
 
 
 def run(
-    session: SparkSession, cases: Sequence[Case], shapes: Sequence[int], seed: int, told: Callable[[str], None]
+    session: SparkSession,
+    cases: Sequence[Case],
+    shapes: Sequence[int],
+    seed: int,
+    told: Callable[[str], None],
+    only: Sequence[str] = (),
 ) -> dict[tuple[str, int], list[Cell]]:
-    """Every job in every shape through its life."""
+    """Every job in every shape through its life, or through ``only`` these events."""
     table: dict[tuple[str, int], list[Cell]] = {}
     for case in cases:
+        like: History | None = None
         for partitions in shapes:
             told(f"{case.name}, {partitions} partitions ({len(table) + 1} of {len(cases) * len(shapes)})")
             with tempfile.TemporaryDirectory(prefix="lockstep-matrix-", ignore_cleanup_errors=True) as folder:
-                life = Life(case, session, Path(folder) / FOLDER, partitions, seed)
-                table[case.name, partitions] = life.live(lambda cell: told(_line(cell)))
+                life = Life(case, session, Path(folder) / FOLDER, partitions, seed, like)
+                cells = table[case.name, partitions] = life.live(lambda cell: told(_line(cell)), only)
+            if like is None and all(cell.outcome != "failed" for cell in cells):
+                like = life.history
     return table
 
 
@@ -49,14 +58,21 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the random inputs")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="make an old mistake again: the matrix has to fail")
     parser.add_argument("--report", type=Path, default=Path(REPORT), help="where the page goes")
+    parser.add_argument("--short", action="store_true", help="only the main events of a life: a third of the time")
     parser.add_argument("--list", action="store_true", help="only say which jobs there are")
     return parser.parse_args(arguments)
 
 
 def chosen(names: str) -> list[Case]:
-    """The jobs that were asked for; all of them for an empty text."""
+    """The jobs that were asked for, by their whole name or by a part of name or family; all of them for none."""
     parts = [part.strip().lower() for part in names.split(",") if part.strip()]
-    return [case for case in CASES if not parts or any(part in f"{case.family} {case.name}".lower() for part in parts)]
+    return [case for case in CASES if not parts or any(_is_meant(case, part) for part in parts)]
+
+
+def _is_meant(case: Case, part: str) -> bool:
+    if any(part == one.name.lower() for one in CASES):
+        return part == case.name.lower()
+    return part in f"{case.family} {case.name}".lower()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -75,7 +91,8 @@ def main(arguments: Sequence[str]) -> int:
             stack.enter_context(PLANTS[options.plant]())
         # What a job prints is caught; this goes where it always goes.
         terminal = sys.stdout
-        table = run(session, cases, shapes, options.seed, lambda line: print(line, file=terminal, flush=True))
+        told = partial(print, file=terminal, flush=True)
+        table = run(session, cases, shapes, options.seed, told, MAIN_EVENTS if options.short else ())
     options.report.write_text(page(table, options.seed), encoding="utf-8")
     print(f"\n{text_table(table)}\n\n{summary(table)}\n{options.report}")
     return 1 if has_failed(table) else 0

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 import lockstep as ls
 from lockstep.clock import US_PER_S
 from lockstep.faults.windows import Window
+from lockstep.runtime.reporting import INTERVAL_S
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.digests import state_digest
 from lockstep.runtime.state.folders import checkpoint_folders
@@ -29,7 +31,6 @@ from lockstep.testing import Trial
 from lockstep.testing.crashes import CrashedError, crash_at
 from lockstep.testing.replica import ReplicaHere
 from lockstep.testing.substitute import in_memory_sinks
-from lockstep.testing.trial import WAIT_S
 from tests.matrix.case import Case, Given
 from tests.matrix.clock import LIFE_START_US
 from tests.matrix.sinks import ADDED, fault_of, first_appending, published
@@ -45,7 +46,19 @@ WHILE_RUNNING = (
 )
 EPOCHS = 6 + len(BEFORE_RUNNING) + len(WHILE_RUNNING) + 1
 """Epochs with input in a life: two to run, then one after each event."""
+MAIN_EVENTS = (
+    "run",
+    "stop and start",
+    f"kill: {Window.DIGEST_NOT_PUBLISHED}",
+    f"kill: {Window.PUBLISHED_NOT_COMMITTED}",
+    "history trimmed",
+    "seeded",
+    "output",
+)
+"""A short life, for a third of the time."""
 ENDING_EPOCHS_MAX = 100
+WAIT_S = 900.0
+"""For one epoch: being slow is no fault, and a machine with other work on it may be very slow."""
 _TROUBLE = ("checkpoint-damaged", "checkpoint-foreign", "checkpoint-of-older-code", "checkpoint-contradicts-ledger")
 _POLL_S = 0.01
 
@@ -65,6 +78,16 @@ class Cell:
     took_s: float = 0.0
 
 
+@dataclass
+class History:
+    """What a life has come to: the same for every life over the same records, whatever happened in it."""
+
+    digests: dict[int, dict[str, str]] = field(default_factory=dict)
+    """By epoch and sink."""
+    state: list[dict[str, str]] = field(default_factory=list)
+    """Before the code changed, by stage and operator; empty if it did not come so far."""
+
+
 Event = tuple[str, Callable[[], None]]
 """Something that happens, and what the report calls it."""
 Told = Callable[[Cell], None]
@@ -73,8 +96,19 @@ Told = Callable[[Cell], None]
 class Life:
     """One job, with its main replica in one shape, through all events."""
 
-    def __init__(self, case: Case, session: SparkSession, folder: Path, partitions: int, seed: int) -> None:
+    def __init__(
+        self,
+        case: Case,
+        session: SparkSession,
+        folder: Path,
+        partitions: int,
+        seed: int,
+        like: History | None = None,
+    ) -> None:
+        """``like``: what a life of the same job over the same records has come to, with a replica of each shape."""
         self.case = case
+        self.history = History()
+        self._like = like
         self.partitions = partitions
         self._session = session
         self._folder = folder
@@ -152,7 +186,13 @@ class Life:
         self._done(epoch)
 
     def _other_shapes(self) -> None:
-        """Replicas with other numbers of partitions compute the whole history, and agree about every epoch."""
+        """Replicas with other numbers of partitions compute the whole history, and agree about every epoch.
+
+        Where a life before this one had them, what it came to is enough.
+        """
+        if self._like is not None:
+            self._next_epoch()
+            return
         for partitions in {1, 2, 3} - {self.partitions}:
             self._start(f"r{partitions}-partitions", partitions)
         last = self._head()
@@ -170,8 +210,7 @@ class Life:
         self._next_epoch()
 
     def _kill_while_seeding(self) -> None:
-        self._report_all()
-        with crash_at(Window.SEEDING_HALF_DONE, SEEDED) as crash:
+        with self._peers_report(), crash_at(Window.SEEDING_HALF_DONE, SEEDED) as crash:
             try:
                 self._start(SEEDED, self.partitions)
             except CrashedError:
@@ -179,15 +218,19 @@ class Life:
         assert crash.epoch == self._head(), f"nobody came by {crash.window}"
 
     def _seed(self) -> None:
-        self._report_all()
-        self._start(SEEDED, self.partitions)
+        with self._peers_report():
+            self._start(SEEDED, self.partitions)
         seeded = [text for _, _, kind, who, text in self._trial.store.events() if (kind, who) == ("seeded", SEEDED)]
         assert [text.partition(" at ")[2] for text in seeded] == [f"epoch {self._head()}"], seeded
         self._next_epoch()
 
     def _equal_state(self) -> None:
         """All replicas have the same state and the same watermark, whatever happened to each of them."""
-        _assert_equal("state", {name: self._state(replica) for name, replica in self._trial.replicas.items()})
+        states = {name: self._state(replica) for name, replica in self._trial.replicas.items()}
+        if self._like is not None:
+            states["the life before"] = self._like.state
+        _assert_equal("state", states)
+        self.history.state = states[MAIN]
         self._equal_watermarks()
 
     def _equal_watermarks(self) -> None:
@@ -239,6 +282,7 @@ class Life:
         }
         made = Trial(self._session, job, self._folder, settings)
         made.now_us = now_us
+        made.wait_s = WAIT_S
         return made
 
     @property
@@ -280,11 +324,30 @@ class Life:
             found.setdefault(sink, set()).add(digest)
         differing = [sink for sink, digests in found.items() if len(digests) > 1]
         assert not differing, f"replicas disagree about epoch {epoch} of {differing}"
+        agreed = self.history.digests[epoch] = {sink: digest for sink, (digest,) in found.items()}
+        if self._like is not None:
+            assert agreed == self._like.digests[epoch], f"epoch {epoch} is not that of the life before"
 
-    def _report_all(self) -> None:
-        """In a test nobody reports for replicas between epochs, and whoever is silent for long seeds nobody."""
-        for replica in self._trial.replicas.values():
-            replica.reporter.report()
+    @contextmanager
+    def _peers_report(self) -> Iterator[None]:
+        """In a test replicas do not report between epochs, and whoever is silent for some seconds seeds nobody."""
+        reporters = [replica.reporter for replica in self._trial.replicas.values()]
+        ended = threading.Event()
+
+        def report() -> None:
+            while not ended.wait(INTERVAL_S):
+                for one in reporters:
+                    one.report()
+
+        for one in reporters:
+            one.report()
+        thread = threading.Thread(target=report, name="peers-report")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def _state(self, replica: ReplicaHere) -> list[dict[str, str]]:
         found = []

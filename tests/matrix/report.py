@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from html import escape
 from string import Template
 
-from lockstep.observe.pages import STYLE, machine_text
+from lockstep.observe import pages
 from tests.matrix.life import Cell
 
 Table = Mapping[tuple[str, int], Sequence[Cell]]
@@ -15,23 +15,15 @@ Table = Mapping[tuple[str, int], Sequence[Cell]]
 SIGNS = {"ok": "ok", "failed": "FAILED", "not applicable": "–", "not reached": "·"}
 MOODS = {"ok": "ok", "failed": "no", "not applicable": "faint", "not reached": "faint"}
 
-_PAGE = Template("""\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Lockstep matrix: seed $seed</title>
-<style>
-$style  main { max-width: 110rem }
+_STYLE = """\
+  main { max-width: 110rem }
   p { max-width: 50rem }
   table { font-size: .85rem }
   th, td { padding: .3rem .5rem; text-align: left; vertical-align: bottom }
   thead th { max-width: 6rem }
   .ok { color: #065f46 } .no { color: #991b1b; font-weight: 600 } .faint { color: #6b7280 }
-</style>
-</head>
-<body><main>
+"""
+_BODY = Template("""\
 <h1>The matrix: every job through everything that can happen to it</h1>
 <p>Each line is a small job with its first replica in one shape, each column an event of its life, in order. At the
 end its output is compared, row by row, with a reference that is not Lockstep.</p>
@@ -47,9 +39,6 @@ $rows
 $reasons
 </ul>
 <p>Run it again: <code>python -m tests.matrix --seed $seed</code></p>
-<footer>$machine<br>$made</footer>
-</main></body>
-</html>
 """)
 
 
@@ -88,17 +77,16 @@ def page(table: Table, seed: int) -> str:
         for cell in life
         if cell.why
     ]
-    return _PAGE.substitute(
+    body = _BODY.substitute(
         seed=seed,
-        style=STYLE,
         mood="bad" if has_failed(table) else "good",
         verdict=escape(summary(table)),
         events="".join(f"<th>{escape(event)}</th>" for event in _events(table)),
         rows="\n".join(rows),
         reasons="\n".join(reasons) or "<li>every cell is ok</li>",
-        machine=escape(machine_text()),
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )
+    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    return pages.page(f"Lockstep matrix: seed {seed}", body, made, _STYLE)
 
 
 def _events(table: Table) -> list[str]:

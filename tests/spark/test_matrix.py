@@ -11,22 +11,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lockstep.faults.windows import Window
 from tests.matrix.__main__ import FOLDER, chosen
-from tests.matrix.life import Cell, Life
+from tests.matrix.life import MAIN_EVENTS, Cell, Life
 from tests.matrix.plants import PLANTS
 
 SEED, PARTITIONS = 1, 3
 """The same for everybody and every day: `make matrix SEED=n` looks further."""
-SLICE = (
-    "run",
-    "stop and start",
-    f"kill: {Window.DIGEST_NOT_PUBLISHED}",
-    f"kill: {Window.PUBLISHED_NOT_COMMITTED}",
-    "history trimmed",
-    "seeded",
-    "output",
-)
 
 
 def _lived(
@@ -37,7 +27,7 @@ def _lived(
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("events", [SLICE, pytest.param((), marks=pytest.mark.long)], ids=["slice", "whole"])
+@pytest.mark.parametrize("events", [MAIN_EVENTS, pytest.param((), marks=pytest.mark.long)], ids=["slice", "whole"])
 def test_a_bit_of_everything_lives_through_everything(
     session: SparkSession, tmp_path: Path, events: Sequence[str]
 ) -> None:

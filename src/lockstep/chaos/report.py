@@ -14,17 +14,10 @@ from lockstep.chaos.run import Outcome, seconds_after
 from lockstep.chaos.runner import Doing
 from lockstep.chaos.timeline import SIGNS, Line
 from lockstep.clock import US_PER_S
-from lockstep.observe.pages import STYLE, machine_text
+from lockstep.observe.pages import page
 
-_PAGE = Template("""\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Lockstep chaos: seed $seed</title>
-<style>
-$style  main { max-width: 72rem }
+_STYLE = """\
+  main { max-width: 72rem }
   p { max-width: 50rem }
   table { font-size: .9rem }
   th, td { padding: .35rem .8rem; text-align: left; vertical-align: top }
@@ -35,9 +28,8 @@ $style  main { max-width: 72rem }
   .ok { color: #065f46; font-weight: 600 } .no { color: #991b1b; font-weight: 600 }
   pre, code { font-size: .82rem }
   details summary { cursor: pointer }
-</style>
-</head>
-<body><main>
+"""
+_BODY = Template("""\
 <h1>Chaos: $title</h1>
 <p>$intro</p>
 <div class="verdict $mood">$verdict</div>
@@ -68,9 +60,6 @@ $checks
 <details><summary>$lines_count lines</summary><pre>$lines</pre></details>
 <h2>The job</h2>
 <details><summary>$job_file</summary><pre>$job</pre></details>
-<footer>$machine<br>$made</footer>
-</main></body>
-</html>
 """)
 
 
@@ -78,9 +67,7 @@ def report_html(outcome: Outcome, costs: Mapping[int, Cost], command: str) -> st
     """The report as a page that needs nothing else."""
     usual, subject = outcome.usual, outcome.wish.subject
     failed = [verdict.name for verdict in outcome.verdicts if not verdict.passed]
-    return _PAGE.substitute(
-        style=STYLE,
-        seed=outcome.wish.seed,
+    body = _BODY.substitute(
         title=escape(subject.graph.name),
         intro=escape(_intro(outcome)),
         mood="bad" if failed else "good",
@@ -99,11 +86,9 @@ def report_html(outcome: Outcome, costs: Mapping[int, Cost], command: str) -> st
         lines=escape("\n".join(map(_line, outcome.lines))),
         job_file=escape(subject.loaded.path.name),
         job=escape(subject.loaded.path.read_text(encoding="utf-8").rstrip()),
-        machine=escape(machine_text()),
-        made=escape(
-            f"made by `lockstep chaos run` at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC in {outcome.took_s:.0f} s"
-        ),
     )
+    made = f"made by `lockstep chaos run` at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC in {outcome.took_s:.0f} s"
+    return page(f"Lockstep chaos: seed {outcome.wish.seed}", body, made, _STYLE)
 
 
 def seconds(value: float) -> str:

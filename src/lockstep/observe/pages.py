@@ -1,16 +1,18 @@
-"""What the reports share: how a page looks, and the machine it was made on."""
+"""What the reports share: the frame of a page, how it looks, and the machine it was made on."""
 
 from __future__ import annotations
 
 import os
 import platform
+from html import escape
 from importlib.metadata import version
+from string import Template
 
 import psutil
 
 from lockstep.machine import find_java
 
-STYLE = """\
+_STYLE = """\
   body { font: 16px/1.55 system-ui, sans-serif; color: #1f2937; background: #fafaf9; margin: 0 }
   main { margin: 0 auto; padding: 2.5rem 1.25rem 4rem }
   h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .4rem }
@@ -26,7 +28,29 @@ STYLE = """\
   pre { background: #fff; border: 1px solid #e5e7eb; border-radius: .6rem; padding: 1rem; overflow-x: auto }
   footer { color: #6b7280; font-size: .85rem; margin-top: 2.5rem }
 """
-"""For the head of a page; a report adds what is its own after it."""
+"""Of every report; each adds what is its own after it."""
+_PAGE = Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+$style</style>
+</head>
+<body><main>
+$body<footer>$machine<br>$made</footer>
+</main></body>
+</html>
+""")
+
+
+def page(title: str, body: str, made: str, style: str) -> str:
+    """A page that needs nothing else. ``body`` and ``style`` are as they stand in it; ``made``: when, and by what."""
+    return _PAGE.substitute(
+        title=escape(title), style=_STYLE + style, body=body, machine=escape(machine_text()), made=escape(made)
+    )
 
 
 def machine_text() -> str:

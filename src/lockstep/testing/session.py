@@ -18,6 +18,7 @@ from lockstep.config import SparkSettings
 from lockstep.runtime.spark.boot import boot
 from lockstep.runtime.spark.environment import open_session, process_environment
 from lockstep.runtime.spark.launching import jvm_command, jvm_conf
+from lockstep.testing.forked_workers import forked_workers
 
 CORES = 2
 """Enough to see what goes wrong in parallel; more of them only wait for each other over a test's few records."""
@@ -43,7 +44,9 @@ def opened_session(scratch: Path, cores: int = CORES, conf: Mapping[str, str] = 
     _hush(opened)
     _shared.append(opened)
     try:
-        yield opened
+        with forked_workers() as program:
+            opened.sparkContext.pythonExec = program
+            yield opened
     finally:
         _shared.remove(opened)
         opened.stop()

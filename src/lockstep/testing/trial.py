@@ -44,7 +44,8 @@ CODE = "code"
 """The hash of the code around the plan: in a test only the plan changes."""
 NEVER_AHEAD_S = 1e9
 """Thirty years: an epoch of a test holds what the test put into it, unless it asks for less."""
-_POLL_S = 0.01
+_POLL_S, _POLL_MAX_S, _POLL_SHARE = 0.01, 0.1, 0.05
+"""How often it is asked whether an epoch is done: at most this share of what it took so far is waited too long."""
 
 
 class Trial:
@@ -61,6 +62,8 @@ class Trial:
         self.replicas: dict[str, ReplicaHere] = {}
         self.now_us = START_US
         """The newest epoch's time."""
+        self.wait_s = WAIT_S
+        """How long one epoch may take."""
         run_settings = {"max_ahead_s": NEVER_AHEAD_S, **job.options, **settings}
         self._settings = Settings.model_validate({"run": run_settings}).model_dump(mode="json")
         self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
@@ -161,14 +164,15 @@ class Trial:
             one.stop()
 
     def _until(self, replica: ReplicaHere, epoch: int, holds: Callable[[ReplicaHere], bool]) -> None:
-        deadline_s = time.monotonic() + WAIT_S
+        begun_s = time.monotonic()
         while not holds(replica):
             if not replica.is_running and not holds(replica):
                 raise replica.ended_by()
             if replica.has_diverged:
                 raise self._disagreement(epoch)
-            assert time.monotonic() < deadline_s, f"{replica.spec.replica} did not finish epoch {epoch}"
-            time.sleep(_POLL_S)
+            waited_s = time.monotonic() - begun_s
+            assert waited_s < self.wait_s, f"{replica.spec.replica} did not finish epoch {epoch}"
+            time.sleep(min(_POLL_MAX_S, max(_POLL_S, waited_s * _POLL_SHARE)))
 
     def _disagreement(self, epoch: int) -> LockstepError:
         time.sleep(_POLL_S)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import lockstep as ls
-from tests.matrix.case import Case, Expected, Given, Row, Rows
+from lockstep.testing import Trial
+from tests.matrix.case import Case, Expected, Given, Inputs, Row, Rows
 from tests.matrix.clock import epoch_time_us, micros, watermarks
-from tests.matrix.inputs import SCHEMA, events, two_sides
+from tests.matrix.inputs import SCHEMA, epochs_of, two_sides
 from tests.matrix.jobs.rolling import in_order
-from tests.matrix.jobs.windows import LATE_S, SECOND, timed, utc
+from tests.matrix.jobs.windows import LATE_S, SECOND, utc
 
 TTL_S, WAIT_S, POLL_S = 3, 5, 2
+PARTITIONS = 2
+"""Of the journal whose records have ties."""
 ENDING = 5
 """Epochs after the input that a job with one stage has."""
 KEPT = "k string, count bigint, numbers array<bigint>, kinds bigint, most bigint, recent bigint"
@@ -47,22 +52,26 @@ class Keeper(ls.Process):
 
 
 class Ordered(ls.Process):
-    """Tells for each record which time came before its own."""
+    """Tells for each record which number it has in its key, and what the one before it said."""
 
-    last = ls.value_state("timestamp")
-    before = ls.value_state("timestamp")
+    count = ls.value_state("bigint")
+    last = ls.value_state("bigint")
 
     def on_record(self, record: Any, ctx: Any) -> None:
-        if record.at is not None and record.at != self.last.get():
-            self.before.set(self.last.get())
-            self.last.set(record.at)
-        ctx.emit(k=ctx.key.k, n=record.n, at=record.at, before=self.before.get())
+        count = self.count.get(0) + 1
+        ctx.emit(k=ctx.key.k, number=count, n=record.n, at=record.at, before=self.last.get())
+        self.count.set(count)
+        if record.n is None:
+            self.last.clear()
+        else:
+            self.last.set(record.n)
 
 
 def states(_: Given) -> ls.Job:
     """State, timers and order."""
     job = ls.Job("states")
-    by_key = timed(job).key_by("k")
+    source = job.source("events", ls.journal("events", schema=SCHEMA, partitions=PARTITIONS))
+    by_key = source.event_time("at", out_of_order=f"{LATE_S} seconds", idle_after=None).key_by("k")
     kept = by_key.process(
         Keeper(),
         schema=KEPT,
@@ -71,9 +80,33 @@ def states(_: Given) -> ls.Job:
     )
     kept.to(ls.files("out/kept"), name="kept")
     kept.side("timers").to(ls.files("out/timers"), name="timers")
-    schema = "k string, n bigint, at timestamp, before timestamp"
+    schema = "k string, number bigint, n bigint, at timestamp, before bigint"
     by_key.process(Ordered(), schema=schema, ordered=True, name="order").to(ls.files("out/ordered"), name="in_order")
     return job
+
+
+def ties(chance: Random, epochs: int) -> Inputs:
+    """Many records have the key and the time of another one: in their own epoch or in the one before."""
+    made = epochs_of(chance, epochs)
+    for before, records in pairwise([[], *made]):
+        like = [row for row in (*before, *records) if row["at"] is not None]
+        for row in chance.sample(like, min(len(like), 4)):
+            records.insert(chance.randrange(len(records) + 1), {**row, "n": chance.randrange(100)})
+    return {"events": made}
+
+
+def put_by_turns(trial: Trial, given: Given, epoch: int) -> None:
+    """One record into each partition of the journal, then the next."""
+    for partition in range(PARTITIONS):
+        if records := given.inputs["events"][epoch][partition::PARTITIONS]:
+            trial.put("events", records, partition)
+
+
+def _by_position(records: list[Row]) -> list[Row]:
+    """As the journal has them: a partition's records, then those of the next."""
+    return [
+        {**row, "partition": partition} for partition in range(PARTITIONS) for row in records[partition::PARTITIONS]
+    ]
 
 
 def states_expected(given: Given) -> Expected:
@@ -84,7 +117,7 @@ def states_expected(given: Given) -> Expected:
     found: dict[str, Rows] = {"kept": [], "timers": [], "in_order": []}
     for epoch in range(given.end + ENDING):
         now_us = passed[min(epoch, len(passed) - 1)]
-        records = in_order(given.inputs["events"][epoch]) if epoch < given.end else []
+        records = in_order(_by_position(given.inputs["events"][epoch])) if epoch < given.end else []
         for key in {*kept, *(row["k"] for row in records)}:
             mine = [row for row in records if row["k"] == key]
             found["timers"] += kept[key].timers(epoch, key, now_us)
@@ -132,21 +165,22 @@ class Held:
 
     def __init__(self) -> None:
         self.waiting: list[Row] = []
+        self.count = 0
         self.last: Any = None
-        self.before: Any = None
 
     def epoch(self, epoch: int, records: list[Row], now_us: int) -> Rows:
-        """Those that waited, then those that come too late to wait."""
+        """Those that waited, then those that come too late to wait. Of one time: by position, whenever they came."""
         free = [row for row in self.waiting if micros(row["at"]) <= now_us]
         self.waiting = [row for row in self.waiting if micros(row["at"]) > now_us]
         at_once = [row for row in records if row["at"] is None or micros(row["at"]) <= now_us]
         self.waiting += [row for row in records if row["at"] is not None and micros(row["at"]) > now_us]
-        return [self._told(epoch, row) for row in (*in_order(free), *at_once)]
+        free.sort(key=lambda row: (row["at"], row["partition"]))
+        return [self._told(epoch, row) for row in (*free, *at_once)]
 
     def _told(self, epoch: int, row: Row) -> tuple[Any, ...]:
-        if row["at"] is not None and row["at"] != self.last:
-            self.before, self.last = self.last, row["at"]
-        return epoch, row["k"], row["n"], row["at"], self.before
+        before, self.last = self.last, row["n"]
+        self.count += 1
+        return epoch, row["k"], self.count, row["n"], row["at"], before
 
 
 class Match(ls.Process):
@@ -232,6 +266,6 @@ def connected_expected(given: Given) -> Expected:
 
 
 CASES = [
-    Case("states and timers", "processes", states, events, states_expected),
+    Case("states and timers", "processes", states, ties, states_expected, feed=put_by_turns),
     Case("connected streams", "processes", connected, two_sides, connected_expected),
 ]

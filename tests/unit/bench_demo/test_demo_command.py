@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import lockstep.bench.demo.report as report
 from lockstep.bench.demo import command
 from lockstep.bench.demo.checking import Comparison
 from lockstep.bench.demo.progress import Progress
 from lockstep.bench.demo.results import Results, measured
 from lockstep.errors import RunError
+from lockstep.observe import pages
 from tests.unit.bench_demo.parts_for_demo import part
 
 
@@ -22,7 +22,7 @@ def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(command, "find_java", lambda: None)
-    monkeypatch.setattr(report, "machine_text", lambda: "")
+    monkeypatch.setattr(pages, "machine_text", lambda: "")
 
 
 def _play(monkeypatch: pytest.MonkeyPatch, comparison: Comparison | None = None) -> None:

@@ -21,6 +21,7 @@ from lockstep.bench.demo.progress import Progress
 from lockstep.bench.demo.results import Results, measured
 from lockstep.bench.demo.running import JOB_FILE
 from lockstep.bench.demo.summary import show_summary
+from lockstep.observe import pages
 from lockstep.store.arrow import arrow_schema, batch_from_json_lines
 from tests.unit.bench_demo.parts_for_demo import part
 
@@ -38,7 +39,7 @@ def broken() -> Results:
 
 
 def test_the_report_is_one_file_that_loads_nothing(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "machine_text", lambda: "2 cores")
+    monkeypatch.setattr(pages, "machine_text", lambda: "2 cores")
     page = report.report_html(results)
     fetched = [(tag, value) for tag, name, value in _attributes(page) if name in ("src", "data", "action")]
     links = [value for _, name, value in _attributes(page) if name.endswith("href") and not value.startswith("#")]
@@ -49,7 +50,7 @@ def test_the_report_is_one_file_that_loads_nothing(results: Results, monkeypatch
 
 
 def test_the_report_says_what_is_wrong_as_text(broken: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "machine_text", lambda: "")
+    monkeypatch.setattr(pages, "machine_text", lambda: "")
     page = report.report_html(broken)
     assert "Not as promised" in page
     assert "&lt;alert&gt;" in page

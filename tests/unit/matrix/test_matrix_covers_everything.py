@@ -9,6 +9,7 @@ import pytest
 
 from lockstep.faults.windows import Window
 from lockstep.plan.graph import Graph
+from tests.matrix.__main__ import chosen
 from tests.matrix.case import Case, Given
 from tests.matrix.coverage import NOT_WANTED, covered, wanted
 from tests.matrix.life import BEFORE_RUNNING, EPOCHS, WHILE_RUNNING
@@ -49,3 +50,9 @@ def test_every_sink_of_a_job_has_a_reference_that_expects_something(case: Case, 
     assert expected.keys() == sinks
     assert all(expected.values()), "an empty reference shows nothing"
     assert case.expected(given) == expected, "the same every time"
+
+
+def test_a_whole_name_means_one_job_and_a_part_of_a_name_or_family_all_that_have_it() -> None:
+    assert [case.name for case in chosen("Rolling results, loop")] == ["rolling results", "loop"]
+    assert [case.name for case in chosen("rolling")] == ["rolling results", "rolling results in Python"]
+    assert chosen("") == list(CASES)

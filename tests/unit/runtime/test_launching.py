@@ -12,6 +12,7 @@ import pytest
 from lockstep.config import SparkSettings
 from lockstep.runtime.spark import boot, launching
 from lockstep.runtime.spark.boot import PROPERTIES
+from lockstep.runtime.spark.environment import java_options
 from lockstep.runtime.spark.launching import jvm_command
 
 LISTENS = """
@@ -40,6 +41,15 @@ def test_the_command_is_spark_s_own_and_asked_for_once(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(launching, "_asked", lambda conf: pytest.fail(f"asked again: {conf}"))
     assert jvm_command(settings) == command
+
+
+def test_on_a_small_machine_only_the_quick_compiler_runs_and_has_room_for_what_it_compiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert {"-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"} < set(java_options().split())
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    assert "-XX:TieredStopAtLevel=1" not in java_options()
 
 
 def test_pyspark_finds_the_jvm_that_was_started_early_and_nobody_else_does(tmp_path: Path) -> None:

@@ -10,24 +10,16 @@ from lockstep.bench.demo.events import CUSTOMERS, EVENTS_PER_S
 from lockstep.bench.demo.picture import draw
 from lockstep.bench.demo.results import Results
 from lockstep.bench.demo.running import JOB_FILE
-from lockstep.observe.pages import STYLE, machine_text
+from lockstep.observe.pages import page
 
-_PAGE = Template("""\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Lockstep: a kill -9 that nobody notices</title>
-<style>
-$style  main { max-width: 60rem }
+_STYLE = """\
+  main { max-width: 60rem }
   p { max-width: 46rem }
   th, td { padding: .35rem .9rem; text-align: right; white-space: nowrap }
   th:first-child, td:first-child { text-align: left }
   pre { font-size: .85rem }
-</style>
-</head>
-<body><main>
+"""
+_BODY = Template("""\
 <h1>A kill -9 that nobody notices</h1>
 <p>$intro</p>
 <div class="verdict $mood">$verdict</div>
@@ -54,16 +46,12 @@ exactly its values, and nothing else. The digests are fingerprints that each rep
 reports for each epoch's output.</p>
 <h2>The job</h2>
 <pre>$job</pre>
-<footer>$machine<br>$made</footer>
-</main></body>
-</html>
 """)
 
 
 def report_html(results: Results) -> str:
     """The report as a page that needs nothing else."""
-    return _PAGE.substitute(
-        style=STYLE,
+    body = _BODY.substitute(
         intro=escape(
             f"A security monitor for {CUSTOMERS} customers reads {EVENTS_PER_S:,} document-shared events a second and "
             "counts, per customer and second, those that match a rule. It ran with one replica, which was killed; then "
@@ -76,9 +64,9 @@ def report_html(results: Results) -> str:
         heads="".join(f"<th>{escape(title)}</th>" for title in results.titles()),
         rows="\n".join(_row((row.label, *row.values)) for row in results.rows()),
         job=escape(JOB_FILE.read_text(encoding="utf-8").rstrip()),
-        machine=escape(machine_text()),
-        made=escape(f"made by `lockstep demo` at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC in {results.took_s:.0f} s"),
     )
+    made = f"made by `lockstep demo` at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC in {results.took_s:.0f} s"
+    return page("Lockstep: a kill -9 that nobody notices", body, made, _STYLE)
 
 
 def _row(cells: tuple[str, ...]) -> str:
