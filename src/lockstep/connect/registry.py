@@ -20,6 +20,7 @@ SOURCES = {
     "files": "files:FilesSide",
     "rate": "rate:RateSide",
     "collection": "collection:CollectionSide",
+    "kafka": "kafka:KafkaSide",
     "stage": "stage:StageSide",
 }
 SINKS = {
