@@ -27,6 +27,7 @@ SINKS = {
     "files": "files:FilesSinkSide",
     "sqlite": "sqlite:SqliteSinkSide",
     "console": "console:ConsoleSinkSide",
+    "kafka": "kafka:KafkaSinkSide",
     "stage": "stage:StageSinkSide",
 }
 """Kind -> module and class, loaded when one is made: each of Spark's processes that reads a source pays for imports."""
