@@ -1,4 +1,4 @@
-"""Real servers for the cluster ring: one broker for all its tests; skipped, with the reason, where none can be had."""
+"""Servers that the whole ring shares: started once, ended with it; skipped, with the reason, where one cannot be had."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lockstep import services
 from lockstep.connect.protocols import Place
 from tests.cluster.broker import Broker
 
@@ -17,25 +18,30 @@ GIVEN = "LOCKSTEP_TEST_KAFKA"
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[services.Service]:
+    """A Postgres of its own."""
+    if (why_not := services.missing("postgres")) is not None:
+        pytest.skip(why_not)
+    with services.running("postgres") as there:
+        yield there["postgres"]
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One broker for all tests."""
     if given := os.environ.get(GIVEN):
-        yield given
+        yield Broker(given)
         return
-    pytest.importorskip("lockstep.services", reason=f"no broker: set {GIVEN}=host:port")
-    from lockstep import services
-
-    with services.running("kafka", folder=tmp_path_factory.mktemp("services")) as there:
-        yield there["kafka"].address
-
-
-@pytest.fixture
-def broker(servers: str) -> Broker:
-    pytest.importorskip("confluent_kafka", reason="pip install 'lockstep[kafka]'")
-    return Broker(servers)
+    if (why_not := services.missing("kafka")) is not None:
+        pytest.skip(why_not)
+    with services.running("kafka") as there:
+        yield Broker(there["kafka"].address)
 
 
 @pytest.fixture
 def topic(broker: Broker) -> Callable[..., str]:
+    """Makes topics under new names."""
+
     def make(partitions: int = 1, **config: str) -> str:
         name = f"t-{uuid.uuid4().hex[:12]}"
         broker.make(name, partitions, config)
@@ -46,4 +52,5 @@ def topic(broker: Broker) -> Callable[..., str]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
+    """A project folder of its own."""
     return Place(tmp_path, tmp_path / ".lockstep", "job")
