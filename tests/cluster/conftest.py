@@ -1,4 +1,4 @@
-"""Servers that the whole ring shares: started once, ended with it; skipped, with the reason, where one cannot be had."""
+"""Servers that the whole ring shares: started once, ended with it; skipped, with the reason, if one cannot be had."""
 
 from __future__ import annotations
 
