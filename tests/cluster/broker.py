@@ -14,12 +14,16 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from lockstep.services import Node
+
 WAIT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Broker:
     servers: str
+    node: Node | None = None
+    """Its process, if it is ours to hurt."""
 
     @property
     def settings(self) -> dict[str, str | int | float | bool]:

@@ -35,7 +35,7 @@ def broker() -> Iterator[Broker]:
     if (why_not := services.missing("kafka")) is not None:
         pytest.skip(why_not)
     with services.running("kafka") as there:
-        yield Broker(there["kafka"].address)
+        yield Broker(there["kafka"].address, there["kafka"].nodes[0])
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ class Orders:
 
     def send(self, count: int) -> None:
         first = len(self.sent)
-        orders = [{"user": f"u{n % 7}", "amount": n} for n in range(first, first + count)]
+        orders: list[dict[str, Any]] = [{"user": f"u{n % 7}", "amount": n} for n in range(first, first + count)]
         for partition in range(PARTITIONS):
             mine = [json.dumps(one) for one in orders if one["amount"] % PARTITIONS == partition]
             self._broker.transaction(self._topic, mine, partition)

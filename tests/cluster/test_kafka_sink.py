@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lockstep.clock import wall_us
 from lockstep.connect.kafka.fence import fence_topic
 from lockstep.connect.kafka.specs import kafka
-from lockstep.connect.protocols import Output, Place
-from lockstep.connect.registry import sink_side
+from lockstep.connect.protocols import Output, Place, Publication
+from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.sinks.kafka import KafkaSinkSide
 from lockstep.errors import LockstepError
 from lockstep.store.protocols import Holder
@@ -91,13 +92,13 @@ def test_replicas_that_race_for_every_epoch(
     broker: Broker, topic: Topics, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lockstep.connect.kafka.fence.PATIENCE_S", 0.02)
-    name, epochs = topic(), 12
+    name, epochs = topic(), 8
     by: dict[str, list[str]] = {"r0": [], "r1": []}
 
     def run(replica: str) -> None:
         side, turn = opened(broker, name, place), int(replica[1])
         for epoch in range(epochs):
-            time.sleep(0.3 if epoch % 4 == 2 * turn else 0.0)
+            time.sleep(0.8 if epoch % 4 == 2 * turn else 0.0)  # a hand-over may take half a second
             by[replica].append(publish(side, epoch, Holder(replica, 1)).by)
         side.close()
 
@@ -135,3 +136,29 @@ def test_another_job_or_another_run_is_refused(broker: Broker, topic: Topics, pl
     with pytest.raises(LockstepError, match="LS0512"):
         opened(broker, name, place, key="s")
     assert broker.committed(fence_topic(name))[0]["job"] == "job"
+
+
+def test_a_broker_that_is_killed_and_comes_back_is_waited_for(broker: Broker, topic: Topics, place: Place) -> None:
+    if broker.node is None:
+        pytest.skip("this broker is not ours to kill")
+    name = topic()
+    side = opened(broker, name, place)
+    publish(side, 0)
+    source = source_side(kafka(name, servers=broker.servers, schema="n bigint"), place, "numbers")
+    begun = source.advance(source.start(), 100, wall_us()).positions
+    broker.node.kill()
+    published: list[Publication] = []
+    waiting = threading.Thread(target=lambda: published.append(publish(side, 1)))
+    waiting.start()
+    time.sleep(1.0)
+    assert waiting.is_alive(), "it waits"
+    broker.node.start()
+    broker.node.wait()
+    waiting.join(60)
+    assert [one.by for one in published] == ["r0.1"]
+    assert broker.committed(name) == expected(2)
+    end = source.advance(begun, 100, wall_us()).positions
+    batches = [batch for piece in source.slices(begun, end) for batch in source.read(piece)]
+    assert [n for batch in batches for n in batch.column("n").to_pylist()] == [row["n"] for row in expected(2)]
+    source.close()
+    side.close()

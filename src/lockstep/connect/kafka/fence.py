@@ -131,7 +131,7 @@ def patience(rows: int, attempts: int) -> float:
     >>> [round(patience(rows, attempts), 1) for rows, attempts in ((10, 0), (100_000, 0), (10, 3), (10, 50))]
     [0.3, 2.3, 2.4, 20.0]
     """
-    return min(PATIENCE_MAX_S, (PATIENCE_S + rows * ROW_PATIENCE_S) * 2 ** min(attempts, 10))
+    return min(PATIENCE_MAX_S, (PATIENCE_S + rows * ROW_PATIENCE_S) * (1 << min(attempts, 10)))
 
 
 def next_act(fence: Fence, epoch: int, holder: Holder, *, is_over: bool, holds: bool) -> Act:
