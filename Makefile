@@ -1,7 +1,7 @@
 # Everything people do here, by name. Each target makes its own environment ready first; nothing else has to be installed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup runtime demo test test-unit test-sim test-spark test-chaos test-long matrix check format reference bench bench-engines chaos pins clean
+.PHONY: help setup runtime demo test test-unit test-sim test-spark test-chaos test-cluster test-long matrix check format reference bench bench-engines chaos pins clean
 
 PYTHON_ENV := .venv/bin/python
 PYTEST := $(PYTHON_ENV) -m pytest
@@ -15,10 +15,11 @@ help: ## show this list
 demo: runtime ## run the demo: kill replicas with -9 and see no gap in the output (about 2.5 minutes)
 	@$(PYTHON_ENV) -m lockstep demo
 
-test: check ## run the checks, then all tests: unit, sim, spark, chaos (less than 15 minutes on 2 quiet cores; the aim is 12)
+test: check ## run the checks, then all tests: unit, sim, spark, chaos, cluster (less than 15 minutes on 2 quiet cores; the aim is 12)
 	@$(PYTEST) $(SIDE_BY_SIDE) src benchmarks tests/unit tests/sim
 	@$(PYTEST) $(SIDE_BY_SIDE) tests/spark
 	@$(PYTEST) tests/chaos
+	@$(PYTEST) tests/cluster
 
 test-unit: setup ## run the unit tests and the examples in docstrings (seconds)
 	@$(PYTEST) src benchmarks tests/unit
@@ -31,6 +32,9 @@ test-spark: setup ## run the tests that need a Spark session
 
 test-chaos: setup ## run the tests with real processes and real kills
 	@$(PYTEST) tests/chaos
+
+test-cluster: setup ## run the tests with real servers: Kafka, ZooKeeper, Postgres (those that can be had here)
+	@$(PYTEST) tests/cluster
 
 matrix: setup ## every kind of job through everything that can happen to one; matrix-report.html (JOBS=joins,loop: only some; SEED=n: other records; SHORT=1: only the main events)
 	@$(PYTHON_ENV) -m tests.matrix $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs "$(JOBS)") $(if $(PARTITIONS),--partitions $(PARTITIONS)) $(if $(SHORT),--short)

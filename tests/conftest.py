@@ -16,7 +16,7 @@ from hypothesis import settings
 LEFT_BEHIND_GRACE_S = 10.0
 """A JVM that was told to end needs a moment; one that lives longer was forgotten."""
 SESSION_VARIABLE = "LOCKSTEP_TEST_SESSION"
-RINGS = ("unit", "sim", "spark", "chaos")
+RINGS = ("unit", "sim", "spark", "chaos", "cluster")
 
 pytest_plugins = ["lockstep.testing.fixtures"]
 # On a busy machine an example may wait for the processor for longer than Hypothesis would let it.

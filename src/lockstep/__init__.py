@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lockstep.api.windows import session as session
     from lockstep.api.windows import sliding as sliding
     from lockstep.api.windows import tumbling as tumbling
+    from lockstep.connect.kafka.specs import kafka as kafka
     from lockstep.connect.reading import read as read
     from lockstep.connect.specs import collection as collection
     from lockstep.connect.specs import console as console
@@ -90,6 +91,7 @@ _HOMES = {
     "files": "connect.specs",
     "rate": "connect.specs",
     "collection": "connect.specs",
+    "kafka": "connect.kafka.specs",
     "sqlite": "connect.specs",
     "console": "connect.specs",
     "table": "connect.tables",

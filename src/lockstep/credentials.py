@@ -17,7 +17,7 @@ from typing import IO, TextIO
 SECRET_KEYS = (
     "(?i)secret|password|passwd|passphrase|token|credential|"  # noqa: S105 - the word, not one
     "(access|account|api|private|shared|storage|encryption).?key|"
-    r"fs\.azure\.sas\.|sasl\.jaas\.config"
+    r"fs\.azure\.sas\.|sasl\.jaas\.config|ssl\.key\.pem"
 )
 """What the key of a secret looks like; a regular expression that Java reads in the same way."""
 REDACTED = "*********(redacted)"
@@ -30,6 +30,15 @@ _password_inside = re.compile(r"""password\s*=\s*["']([^"']+)""", re.IGNORECASE)
 """In a login's configuration (JAAS): what complains about it may name the password alone."""
 _hidden: set[str] = set()
 """The values that this process knows and tells nobody."""
+
+
+def is_secret(key: str) -> bool:
+    """Whether a setting of this name is a secret.
+
+    >>> is_secret("sasl.password"), is_secret("security.protocol")
+    (True, False)
+    """
+    return _secret_key.search(key) is not None
 
 
 def redacted(conf: Mapping[str, str]) -> dict[str, str]:

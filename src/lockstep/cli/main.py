@@ -28,6 +28,7 @@ from lockstep.cli import (
     plan,
     put,
     run,
+    services,
     sim,
     status,
     tail,
@@ -100,6 +101,7 @@ app.command("demo", rich_help_panel=_HELP)(demo.demo)
 app.add_typer(bench.app, name="bench", rich_help_panel=_HELP)
 app.add_typer(chaos.app, name="chaos", rich_help_panel=_HELP)
 app.command("sim", rich_help_panel=_HELP)(sim.sim)
+app.add_typer(services.app, name="services", rich_help_panel=_HELP)
 app.command("doctor", rich_help_panel=_HELP)(doctor.doctor)
 app.command("explain", rich_help_panel=_HELP)(explain.explain)
 

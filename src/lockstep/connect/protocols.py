@@ -22,6 +22,9 @@ StageFormat = Literal["parquet", "jsonl", "arrow"]
 ORDER = "__order"
 """The hidden column that says which of two rows is newer: text that compares byte by byte."""
 
+POSITION = "__position"
+"""A column that a source may give beside its schema's: the positions of the records, where some of them are skipped."""
+
 
 @dataclass(frozen=True)
 class Advance:
@@ -69,7 +72,8 @@ class SourceSide(Protocol):
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         """The records of one piece in position order, in the spec's schema, batches of bounded size.
 
-        The same piece gives the same records in every process for as long as the epoch is kept.
+        The same piece gives the same records in every process for as long as the epoch is kept. Positions are counted
+        from the piece's start, unless a last column :data:`POSITION` says them.
         """
 
     def trim(self, positions: Positions) -> None:
@@ -177,6 +181,7 @@ class Place:
 
 __all__ = [
     "ORDER",
+    "POSITION",
     "ROWS_PER_CHUNK_BITS",
     "Advance",
     "Entry",

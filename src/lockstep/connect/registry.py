@@ -20,12 +20,14 @@ SOURCES = {
     "files": "files:FilesSide",
     "rate": "rate:RateSide",
     "collection": "collection:CollectionSide",
+    "kafka": "kafka:KafkaSide",
     "stage": "stage:StageSide",
 }
 SINKS = {
     "files": "files:FilesSinkSide",
     "sqlite": "sqlite:SqliteSinkSide",
     "console": "console:ConsoleSinkSide",
+    "kafka": "kafka:KafkaSinkSide",
     "stage": "stage:StageSinkSide",
 }
 """Kind -> module and class, loaded when one is made: each of Spark's processes that reads a source pays for imports."""

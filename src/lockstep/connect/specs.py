@@ -15,6 +15,8 @@ from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any, ClassVar, Literal, overload
 
+from lockstep.connect.checks import check, check_choice
+from lockstep.connect.kafka.specs import KafkaSink, KafkaSource, OnBadRecord, kafka_spec
 from lockstep.durations import Duration, duration_text, duration_us
 from lockstep.errors import ConnectError
 from lockstep.plan.schema import Schema, parse_schema
@@ -23,7 +25,6 @@ from lockstep.store.names import checked_name
 
 SourceFormat = Literal["jsonl", "csv", "parquet"]
 SinkFormat = Literal["parquet", "jsonl"]
-OnBadRecord = Literal["skip", "stop"]
 
 RATE_SCHEMA = "seq bigint, at timestamp"
 PARTITIONS_MAX = 1024
@@ -45,7 +46,7 @@ class JournalSource:
 
     def __post_init__(self) -> None:
         checked_name("journal", self.name)
-        _check(
+        check(
             1 <= self.partitions <= PARTITIONS_MAX,
             f"a journal cannot have {self.partitions} partitions",
             f"it has 1 to {PARTITIONS_MAX} of them.",
@@ -75,15 +76,15 @@ class FilesSource:
 
     def __post_init__(self) -> None:
         _check_path(self.path)
-        _check_choice("format", self.format, ("jsonl", "csv", "parquet"))
-        _check_choice("on_bad_record", self.on_bad_record, ("skip", "stop"))
+        check_choice("format", self.format, ("jsonl", "csv", "parquet"))
+        check_choice("on_bad_record", self.on_bad_record, ("skip", "stop"))
         nested = [field.name for field in self.schema.fields if field.type.startswith(("array<", "map<", "struct<"))]
-        _check(
+        check(
             self.format != "csv" or not nested,
             f"a CSV file cannot hold {', '.join(nested)}",
             'arrays, maps and structs have no form in CSV; use format="jsonl" or "parquet".',
         )
-        _check(bool(self.pattern), "the pattern is empty", 'write pattern="*.jsonl", or leave it out for all files.')
+        check(bool(self.pattern), "the pattern is empty", 'write pattern="*.jsonl", or leave it out for all files.')
 
     def describe(self) -> str:
         """One line for drawings and messages."""
@@ -106,12 +107,12 @@ class RateSource:
     kind: ClassVar[str] = "rate"
 
     def __post_init__(self) -> None:
-        _check(
+        check(
             0 < self.per_second <= PER_SECOND_MAX,
             f"a rate cannot be {self.per_second} per second",
             f"it is above 0 and at most {PER_SECOND_MAX:,}.",
         )
-        _check(self.limit is None or self.limit >= 1, f"a limit of {self.limit} records", "a limit is at least 1.")
+        check(self.limit is None or self.limit >= 1, f"a limit of {self.limit} records", "a limit is at least 1.")
 
     @property
     def schema(self) -> Schema:
@@ -161,7 +162,7 @@ class FilesSink:
 
     def __post_init__(self) -> None:
         _check_path(self.path)
-        _check_choice("format", self.format, ("parquet", "jsonl"))
+        check_choice("format", self.format, ("parquet", "jsonl"))
 
     def describe(self) -> str:
         """One line for drawings and messages."""
@@ -186,8 +187,8 @@ class SqliteSink:
     def __post_init__(self) -> None:
         _check_path(self.path)
         named_well = bool(_TABLE.fullmatch(self.table)) and not self.table.lower().startswith(("sqlite_", "_lockstep"))
-        _check(named_well, f'"{self.table}" cannot be the name of a table', _TABLE_RULE)
-        _check(len(set(self.key)) == len(self.key), f"the key {self.key} names a column twice", "name each once.")
+        check(named_well, f'"{self.table}" cannot be the name of a table', _TABLE_RULE)
+        check(len(set(self.key)) == len(self.key), f"the key {self.key} names a column twice", "name each once.")
 
     def describe(self) -> str:
         """One line for drawings and messages."""
@@ -209,7 +210,7 @@ class ConsoleSink:
     guarantee: ClassVar[Guarantee] = "at-least-once"
 
     def __post_init__(self) -> None:
-        _check(self.rows_max >= 1, f"rows_max={self.rows_max} would print nothing", "it is at least 1.")
+        check(self.rows_max >= 1, f"rows_max={self.rows_max} would print nothing", "it is at least 1.")
 
     def describe(self) -> str:
         """One line for drawings and messages."""
@@ -220,8 +221,8 @@ class ConsoleSink:
         return asdict(self)
 
 
-AnySource = JournalSource | FilesSource | RateSource | CollectionSource | StageSource
-AnySink = FilesSink | SqliteSink | ConsoleSink | StageJournal
+AnySource = JournalSource | FilesSource | RateSource | CollectionSource | KafkaSource | StageSource
+AnySink = FilesSink | SqliteSink | ConsoleSink | KafkaSink | StageJournal
 
 
 def journal(name: str, *, schema: str | Schema, partitions: int = 1) -> JournalSource:
@@ -305,7 +306,7 @@ def collection(
     >>> collection(epochs=[[{"user": "ann"}], [{"user": "bob"}]], schema="user string").describe()
     'collection of 2 records in 2 lists'
     """
-    _check((records is None) != (epochs is None), "a collection is given once", "give either records or epochs=.")
+    check((records is None) != (epochs is None), "a collection is given once", "give either records or epochs=.")
     parsed = parse_schema(schema)
     lists = [list(records)] if records is not None else [list(each) for each in epochs or ()]
     ends: list[int] = []
@@ -371,6 +372,7 @@ _FROM_JSON: dict[str, Callable[[dict[str, Any]], AnySource | AnySink]] = {
     "collection": _collection_from_json,
     "sqlite": lambda data: SqliteSink(data["database"], data["table"], tuple(data["key"])),
     "console": lambda data: ConsoleSink(**data),
+    "kafka": kafka_spec,
     "stage": stage_spec,
 }
 
@@ -381,7 +383,7 @@ _TABLE_RULE = (
 
 
 def _line(record: Mapping[str, Any], index: int) -> str:
-    _check(isinstance(record, Mapping), f"record {index} of the collection is {record!r}", "a record is a dict.")
+    check(isinstance(record, Mapping), f"record {index} of the collection is {record!r}", "a record is a dict.")
     try:
         return json.dumps(dict(record), default=_as_text)
     except (TypeError, ValueError) as error:
@@ -406,17 +408,8 @@ def _with_pattern(path: str, pattern: str) -> str:
 
 
 def _check_path(path: str) -> None:
-    _check(
+    check(
         bool(path.strip()) and "\0" not in path,
         f"{path!r} is not a path",
         "a path is relative to the project folder, or absolute.",
     )
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    _check(value in choices, f'{name}="{value}" is not known here', f"it is one of: {', '.join(choices)}.")
-
-
-def _check(holds: bool, fact: str, why: str) -> None:
-    if not holds:
-        raise ConnectError("LS0501", fact, why=why)

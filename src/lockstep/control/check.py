@@ -38,6 +38,7 @@ from lockstep.store.sqlite_store import list_jobs, open_store
 _WHY = {
     "files": "each epoch becomes visible by one manifest that can be made only once",
     "sqlite": "rows and the number of their epoch are written in one transaction",
+    "kafka": "rows and the epoch's fence are committed in one transaction",
     "console": "a console cannot be asked what it has printed: after a crash an epoch may be printed again",
 }
 _AT_MOST_ONCE = "an epoch is noted as taken before it is written: after a crash one may be missing, none comes twice"

@@ -7,8 +7,9 @@ from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_FAILED, E
 
 _JOB_ERRORS = ("LS01", "LS02", "LS03", "LS05")
 """Areas of errors that starting again cannot mend."""
-_PASSING = ("LS0508", "LS0509", "LS0511")
-"""But these can pass: a full disk, a disk that does not answer, a sink that somebody holds locked."""
+_PASSING = ("LS0508", "LS0509", "LS0511", "LS0521", "LS0524")
+"""But these can pass: a full disk, a disk that does not answer, a sink that somebody holds locked, a broker or a topic
+that is not there."""
 
 
 def exit_code(error: LockstepError) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.connect.kafka.specs import kafka
 from lockstep.connect.specs import (
     FilesSink,
     FilesSource,
@@ -31,8 +32,25 @@ SOURCES = [
     rate(12.5, limit=100),
     collection([{"n": 1}, {"n": None}], schema="n bigint"),
     collection(epochs=[[{"n": 1}], [], [{"n": 2}]], schema="n bigint"),
+    kafka(
+        "orders",
+        servers=["h1:9092", "h2:9092"],
+        schema="n bigint",
+        key_column="k binary",
+        timestamp_column="came",
+        headers_column="headers",
+        start="latest",
+        on_bad_record="stop",
+        options={"security.protocol": "SASL_SSL", "sasl.password": "env:KAFKA_PASSWORD"},
+    ),
 ]
-SINKS = [files("out"), files("out", format="jsonl"), sqlite("o.db", table="t", key=("a", "b")), console(5)]
+SINKS = [
+    files("out"),
+    files("out", format="jsonl"),
+    sqlite("o.db", table="t", key=("a", "b")),
+    console(5),
+    kafka("alerts", servers="h1:9092", key=("a", "b"), options={"linger.ms": "5"}),
+]
 
 
 @pytest.mark.parametrize("spec", [*SOURCES, *SINKS], ids=lambda spec: spec.describe())
@@ -56,6 +74,16 @@ def test_files_is_a_source_with_a_schema_and_a_sink_without_one() -> None:
     "make",
     [
         lambda: journal("../x", schema="n bigint"),
+        lambda: kafka("a/b", servers="h:1", schema="n bigint"),
+        lambda: kafka("a", servers="", schema="n bigint"),
+        lambda: kafka("a", servers="h:1", schema="n bigint", format="avro"),  # type: ignore[call-overload]
+        lambda: kafka("a", servers="h:1", schema="n bigint", format="raw"),
+        lambda: kafka("a", servers="h:1", schema="n array<int>", format="csv"),
+        lambda: kafka("a", servers="h:1", schema="n bigint", key_column="k int"),
+        lambda: kafka("a", servers="h:1", schema="n bigint", key="n"),  # type: ignore[call-overload]
+        lambda: kafka("a", servers="h:1", options={"isolation.level": "read_uncommitted"}),
+        lambda: kafka("a", servers="h:1", options={"sasl.password": "open sesame"}),
+        lambda: kafka("a", servers="h:1", key=("n", "n")),
         lambda: journal("x", schema="n bigint", partitions=0),
         lambda: journal("x", schema="n bigimt"),
         lambda: files("", schema="n bigint"),

@@ -122,4 +122,25 @@ PAGES: dict[str, Page] = {
         "--with 'disk_full_s=[[2.0, 5.0]]' and a chance is --with crash_chance=0.05. The message names the fields. "
         "`--trace` tells the story of one seed, which `--seed` names.",
     ),
+    "LS0021": Page(
+        "There is no such service",
+        "`lockstep services up` starts real servers for development and tests: kafka, zookeeper and postgres. A number "
+        "after = says how many nodes: zookeeper=3 is an ensemble of three that survives the loss of one, kafka=3 three "
+        "brokers. Postgres has one.",
+    ),
+    "LS0022": Page(
+        "A service cannot be had on this machine",
+        "ZooKeeper comes out of pyspark's own jars and needs Java. Kafka's jars are fetched once with Maven's client "
+        "(Debian's package maven), unless KAFKA_HOME names the folder of a Kafka that you have; they are kept under "
+        "~/.cache/lockstep (or XDG_CACHE_HOME). Postgres comes from Debian (postgresql) or from PyPI (pgserver), and "
+        "never runs as root: root lends it the user postgres or nobody.\n\n`lockstep services list` says what is here, "
+        "`lockstep services install kafka postgres` gets the rest. Nothing is ever installed without that command.",
+    ),
+    "LS0023": Page(
+        "A service did not start, or ended",
+        "A server that `lockstep services up` (or a test, with lockstep.services.running) started ended by itself, "
+        "could not be prepared, or did not answer in time. The message has the end of its log. With --folder DIR "
+        "its settings, data and log stay in DIR/SERVICE/NODE. The usual reasons are too little memory (a broker "
+        "takes 180 MB, a ZooKeeper node 110 MB, Postgres 40 MB) and a full disk.",
+    ),
 }

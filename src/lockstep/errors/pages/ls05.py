@@ -60,12 +60,12 @@ Put the file back, unchanged and with its old modification time (cp -p, or resto
 backup). Nothing is lost: the job goes on where it was.""",
     ),
     "LS0506": Page(
-        "a record of a file cannot be read",
+        "a record cannot be read",
         """A record does not parse, or does not fit the schema, and the source says on_bad_record="stop".
-The message names file, line and cause.
+The message names file and line, or topic, partition and offset, and the cause.
 
 Restarting does not help: the record is sealed into an epoch. With on_bad_record="skip" (the default)
-such records are set aside by all replicas alike, each a dead letter with file, line and reason
+such records are set aside by all replicas alike, each a dead letter with place and reason
 (`lockstep dead-letters JOB`), and the job goes on.""",
     ),
     "LS0507": Page(

@@ -23,7 +23,7 @@ from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.types import StructType
 
 from lockstep.compile.hidden_columns import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
-from lockstep.connect.protocols import ROWS_PER_CHUNK_BITS, Place, Slice, SourceSide
+from lockstep.connect.protocols import POSITION, ROWS_PER_CHUNK_BITS, Place, Slice, SourceSide
 from lockstep.connect.registry import source_side
 from lockstep.errors import RunError, carried_by_spark
 from lockstep.plan.schema import parse_schema
@@ -271,13 +271,14 @@ class _Rows:
     def with_hidden(self, piece: Slice, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         offset = piece.start << ROWS_PER_CHUNK_BITS if piece.detail else piece.start
         for batch in batches:
-            hidden = [
-                self._hidden_column(field, piece, offset, batch.num_rows) for field in list(self._schema)[self._own :]
-            ]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *hidden], schema=self._schema)
-            offset += batch.num_rows
+            rows = batch.num_rows
+            told = batch.schema.names[-1] == POSITION
+            positions = batch.columns[-1] if told else range(offset, offset + rows)
+            hidden = [self._hidden_column(field, piece, positions, rows) for field in list(self._schema)[self._own :]]
+            yield pa.RecordBatch.from_arrays([*batch.columns[: self._own], *hidden], schema=self._schema)
+            offset += rows
 
-    def _hidden_column(self, field: pa.Field, piece: Slice, offset: int, rows: int) -> pa.Array:
+    def _hidden_column(self, field: pa.Field, piece: Slice, positions: pa.Array | range, rows: int) -> pa.Array:
         if field.name == EPOCH_TIME:
             return _constant(self._epoch_time_us, field.type, rows)
         if field.name == SOURCE:
@@ -285,7 +286,7 @@ class _Rows:
         if field.name == PARTITION:
             return _constant(piece.partition, field.type, rows)
         if field.name == OFFSET:
-            return pa.array(range(offset, offset + rows), field.type)
+            return pa.array(positions, field.type)
         return pa.nulls(rows, field.type)
 
 

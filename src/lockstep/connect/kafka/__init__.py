@@ -1,0 +1,1 @@
+"""What Kafka's source and sink share: their specs, the client, records as tables, and the fence of an output topic."""

@@ -1,0 +1,204 @@
+"""The fence of an output topic: a topic beside it that says which epochs are published, by whom, with which digest.
+
+An epoch's rows and its fence record are committed in one transaction. Whoever writes holds the topic's transactional
+id; taking it shuts the holder before out, and ends what that one had begun. So: take it, read the fence to its end,
+publish what is not there. Nothing else can have been published in between.
+
+The topic is compacted. An epoch's key is its number modulo :data:`FENCES_KEPT`, so that there are never more keys.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from lockstep.connect.kafka.client import AWAY_S, CALL_S, away, consumer_settings, kafka_trouble, library
+from lockstep.connect.kafka.specs import KafkaSink
+from lockstep.connect.protocols import Publication
+from lockstep.store.protocols import Holder
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+FORMAT_VERSION = 1
+FENCES_KEPT = 1024
+"""Epochs that can be compared with; of those before it is only known that they are published."""
+PATIENCE_S = 0.3
+"""How long whoever does not hold the topic waits for an epoch to appear. A transaction takes 30 to 80 ms, and replicas
+end an epoch some 100 ms apart; a hand-over takes 10 to 500 ms, so it should be rare."""
+ROW_PATIENCE_S = 20e-6
+"""More for each row: encoding and sending one takes 5 to 10 µs."""
+PATIENCE_MAX_S = 20.0
+FENCE_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(1 << 20),
+    "segment.ms": str(3_600_000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+
+_OWNER_KEY = b"owner"
+_END = -1
+
+
+def fence_topic(topic: str) -> str:
+    """The name of the fence of a topic.
+
+    >>> fence_topic("alerts")
+    'alerts.lockstep-fence'
+    """
+    return f"{topic}.lockstep-fence"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose topic it is, and what it was made for."""
+
+    job: str
+    sink: str
+    run: str
+    """A random name in the job's store: another store's job of the same name has epochs of its own."""
+    columns: str
+    key: tuple[str, ...]
+    format_version: int = FORMAT_VERSION
+
+
+class Act(Enum):
+    """What to do about an epoch that is to be published."""
+
+    HELD = "it is published"
+    PUBLISH = "publish it"
+    WAIT = "whoever holds the topic may be about to publish it"
+    TAKE_OVER = "take the topic"
+
+
+class Fence:
+    """What the fence says, as far as it has been read."""
+
+    def __init__(self) -> None:
+        self.owner: Owner | None = None
+        self.last: Publication | None = None
+        self._by_key: dict[bytes, Publication] = {}
+
+    def take(self, key: bytes, value: bytes) -> None:
+        """Take a record of the fence; one that was taken before changes nothing."""
+        if key == _OWNER_KEY:
+            data = json.loads(value)
+            self.owner = Owner(**{**data, "key": tuple(data["key"])})
+            return
+        publication = Publication(**json.loads(value))
+        self._by_key[key] = publication
+        if self.last is None or publication.epoch > self.last.epoch:
+            self.last = publication
+
+    def find(self, epoch: int) -> Publication | None:
+        """What holds for an epoch, None if it is free. Of one long ago only that it is taken: its digest is empty."""
+        if self.last is None or epoch > self.last.epoch:
+            return None
+        known = self._by_key.get(epoch_key(epoch))
+        return known if known is not None and known.epoch == epoch else Publication(epoch, "", 0, "", "")
+
+
+def epoch_key(epoch: int) -> bytes:
+    """The key of an epoch's record."""
+    return str(epoch % FENCES_KEPT).encode()
+
+
+def epoch_record(publication: Publication) -> tuple[bytes, bytes]:
+    """The record that says that an epoch is published.
+
+    >>> fence = Fence()
+    >>> fence.take(*epoch_record(Publication(7, "aa", 1, "r0.1", "v1")))
+    >>> fence.find(7).digest, fence.find(8), fence.find(6).digest
+    ('aa', None, '')
+    """
+    return epoch_key(publication.epoch), json.dumps(asdict(publication)).encode()
+
+
+def owner_record(owner: Owner) -> tuple[bytes, bytes]:
+    """The record that says whose topic it is."""
+    return _OWNER_KEY, json.dumps(asdict(owner)).encode()
+
+
+def patience(rows: int, attempts: int) -> float:
+    """How long to wait for an epoch of so many rows, in seconds, after so many attempts to publish it.
+
+    Twice as long each time: two replicas that shut each other out of a slow broker would otherwise never end.
+
+    >>> [round(patience(rows, attempts), 1) for rows, attempts in ((10, 0), (100_000, 0), (10, 3), (10, 50))]
+    [0.3, 2.3, 2.4, 20.0]
+    """
+    return min(PATIENCE_MAX_S, (PATIENCE_S + rows * ROW_PATIENCE_S) * (1 << min(attempts, 10)))
+
+
+def next_act(fence: Fence, epoch: int, holder: Holder, *, is_over: bool, holds: bool) -> Act:
+    """What to do about ``epoch``, as far as the fence was read.
+
+    ``is_over`` says whether patience is, ``holds`` whether the topic is ours to write.
+
+    >>> fence, mine = Fence(), Holder("r1", 4)
+    >>> fence.take(*epoch_record(Publication(7, "aa", 1, "r0.1", "v1")))
+    >>> [next_act(fence, 8, mine, is_over=is_over, holds=False).name for is_over in (False, True)]
+    ['WAIT', 'TAKE_OVER']
+    """
+    if fence.find(epoch) is not None:
+        return Act.HELD
+    if holds:
+        return Act.PUBLISH
+    last = fence.last
+    # It was ours before we started anew: nobody else is about to publish.
+    was_ours = last is not None and last.epoch == epoch - 1 and Holder.replica_of(last.by) == holder.replica
+    return Act.TAKE_OVER if was_ours or is_over else Act.WAIT
+
+
+class FenceReader:
+    """Reads the fence, on from where it is."""
+
+    def __init__(self, spec: KafkaSink, elapsed_s: Callable[[], float] = time.monotonic) -> None:
+        self.fence = Fence()
+        self._spec = spec
+        self._elapsed_s = elapsed_s
+        self._place = library().TopicPartition(fence_topic(spec.topic), 0, 0)
+        self._consumer: Consumer = library().Consumer({**consumer_settings(spec), "fetch.wait.max.ms": 50})
+        self._consumer.assign([self._place])
+        self._position = 0
+
+    def wait(self, epoch: int, seconds: float) -> None:
+        """Read what comes, until the epoch is there or the time is over."""
+        deadline_s = self._elapsed_s() + seconds
+        while self.fence.find(epoch) is None and (left_s := deadline_s - self._elapsed_s()) > 0:
+            self._some(left_s)
+
+    def catch_up(self) -> Fence:
+        """Read everything that is committed now."""
+        asked = library().TopicPartition(self._place.topic, 0, _END)
+        deadline_s = self._elapsed_s() + AWAY_S
+        with kafka_trouble(self._spec):
+            [end] = self._consumer.offsets_for_times([asked], timeout=CALL_S)
+            if end.error is not None:
+                raise library().KafkaException(end.error)
+        while self._position < end.offset:
+            self._some(0.5)
+            if self._elapsed_s() > deadline_s:
+                raise away(self._spec, "its fence cannot be read to the end")
+        return self.fence
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
+
+    def _some(self, wait_s: float) -> None:
+        for message in [*self._consumer.consume(1, wait_s), *self._consumer.consume(1000, 0)]:
+            offset = message.offset()
+            error = message.error()
+            if error is None:
+                self.fence.take(message.key() or b"", message.value() or b"{}")
+                self._position = max(self._position, (offset or 0) + 1)
+            elif error.code() == library().KafkaError._PARTITION_EOF:
+                self._position = max(self._position, offset or 0)
+            elif error.code() in (library().KafkaError._AUTO_OFFSET_RESET, library().KafkaError.OFFSET_OUT_OF_RANGE):
+                # Nothing is ever removed at its beginning but what compaction replaced.
+                self._consumer.assign([self._place])

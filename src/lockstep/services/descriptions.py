@@ -1,0 +1,262 @@
+"""What each service is: its nodes, their settings and commands. Pure: nothing is started, read or written."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from lockstep.errors import EnvironmentError_
+from lockstep.services import readiness
+
+Kind = Literal["kafka", "zookeeper", "postgres"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NODES_MAX = 5
+"""More tells nothing new on one machine, and each node of Kafka takes 180 MB."""
+HOST = "127.0.0.1"
+
+KAFKA_VERSION = "4.3.1"
+KAFKA_JARS = (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36"))
+_KAFKA_CLUSTER = "bG9ja3N0ZXAtc2VydmljZQ"
+"""Sixteen bytes. Fixed: one that is made up may begin with "-", which Kafka's own tool takes for an option."""
+POSTGRES_USER = "lockstep"
+PASSWORD_FILE = "pgpass"  # noqa: S105 - a name
+_PASSWORD_ONCE = "password"  # noqa: S105 - a name
+
+_QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""A server for tests starts often and works little."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A service, and how many nodes of it."""
+
+    kind: Kind
+    nodes: int = 1
+
+
+@dataclass(frozen=True)
+class User:
+    """Whom a server runs as, if not as whoever starts it."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What the machine has for a service: a Java and a class path, or a folder of programs."""
+
+    java: Path = Path("java")
+    class_path: str = ""
+    programs: Path = Path()
+    user: User | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How one node is prepared once, started, asked whether it is ready, and stopped."""
+
+    name: str
+    folder: Path
+    port: int
+    command: tuple[str, ...]
+    is_ready: Callable[[str, int], bool]
+    files: Mapping[str, str] = field(default_factory=dict)
+    prepare: tuple[str, ...] = ()
+    prepared: str = ""
+    """A file that is there once ``prepare`` has been done."""
+    user: User | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+
+
+def wish(text: str) -> Wish:
+    """A service as it is asked for.
+
+    >>> wish("zookeeper=3")
+    Wish(kind='zookeeper', nodes=3)
+    """
+    kind, _, number = text.partition("=")
+    nodes = int(number) if number.isdigit() else 0 if number else 1
+    for known in KINDS:
+        most = 1 if known == "postgres" else NODES_MAX
+        if kind == known and 1 <= nodes <= most:
+            return Wish(known, nodes)
+    raise EnvironmentError_(
+        "LS0021",
+        f'"{text}" is not a service',
+        why=f"there are: {', '.join(KINDS)}; of kafka and zookeeper up to {NODES_MAX} nodes.",
+        hint="lockstep services up kafka zookeeper=3 postgres",
+    )
+
+
+def ports_needed(wanted: Wish) -> int:
+    """How many ports its nodes listen on."""
+    return wanted.nodes * {"kafka": 2, "zookeeper": 3, "postgres": 1}[wanted.kind]
+
+
+def launches(wanted: Wish, tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
+    """Its nodes. ``folder`` is the service's own, ``ports`` are free ones."""
+    if wanted.kind == "kafka":
+        return _kafka(wanted.nodes, tools, folder, ports)
+    if wanted.kind == "zookeeper":
+        return _zookeeper(wanted.nodes, tools, folder, ports)
+    return [_postgres(tools, folder, ports[0])]
+
+
+def address(nodes: Sequence[Launch], kind: Kind) -> str:
+    """What clients are given: ``host:port,host:port``, for Postgres a connection string without the password.
+
+    The password is in a file that only this user can read, which the string names.
+    """
+    if kind == "postgres":
+        node = nodes[0]
+        where = f"host={HOST} port={node.port} user={POSTGRES_USER} dbname=postgres"
+        return f"{where} passfile={node.folder / PASSWORD_FILE}"
+    return ",".join(f"{HOST}:{node.port}" for node in nodes)
+
+
+def kafka_pom() -> str:
+    """What Maven's client is given to fetch a broker with everything that it needs.
+
+    >>> "<artifactId>kafka_2.13</artifactId>" in kafka_pom()
+    True
+    """
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in KAFKA_JARS
+    )
+    return (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>lockstep</groupId><artifactId>kafka-jars</artifactId>"
+        f"<version>1</version><dependencies>{dependencies}</dependencies></project>\n"
+    )
+
+
+def _kafka(nodes: int, tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
+    clients, controllers = ports[:nodes], ports[nodes:]
+    voters = ",".join(f"{index + 1}@{HOST}:{port}" for index, port in enumerate(controllers))
+    found = []
+    for index in range(nodes):
+        own = folder / f"{index + 1}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": index + 1,
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://{HOST}:{clients[index]},CONTROLLER://{HOST}:{controllers[index]}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{clients[index]}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": own / "data",
+            **_small_kafka(nodes),
+        }
+        config = str(own / "server.properties")
+        java = (str(tools.java), *_QUICK_JVM, "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+        on_path = (*java, "-cp", tools.class_path)
+        found.append(
+            Launch(
+                f"kafka-{index + 1}",
+                own,
+                clients[index],
+                (*on_path, "kafka.Kafka", config),
+                lambda host, port: readiness.kafka_brokers(host, port) == nodes,
+                {"server.properties": _properties(settings)},
+                (*on_path, "kafka.tools.StorageTool", "format", "-t", _KAFKA_CLUSTER, "-c", config),
+                "data/meta.properties",
+            )
+        )
+    return found
+
+
+def _small_kafka(nodes: int) -> dict[str, object]:
+    """Settings of a small cluster that loses a broker and goes on: the defaults are for large ones."""
+    in_sync = min(2, nodes)
+    return {
+        "default.replication.factor": nodes,
+        "min.insync.replicas": in_sync,
+        "num.partitions": 1,
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": nodes,
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.replication.factor": nodes,
+        "transaction.state.log.min.isr": in_sync,
+        "transaction.state.log.num.partitions": 1,
+        "share.coordinator.state.topic.replication.factor": nodes,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
+        "controller.quorum.election.timeout.ms": 500,
+    }
+
+
+def _zookeeper(nodes: int, tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
+    clients, peers, elections = ports[:nodes], ports[nodes : 2 * nodes], ports[2 * nodes :]
+    ensemble = {
+        f"server.{index + 1}": f"{HOST}:{peer}:{election}"
+        for index, (peer, election) in enumerate(zip(peers, elections, strict=True))
+    }
+    found = []
+    for index in range(nodes):
+        own = folder / f"{index + 1}"
+        settings = {
+            "tickTime": 500,
+            "initLimit": 20,
+            "syncLimit": 4,
+            "dataDir": own / "data",
+            "clientPort": clients[index],
+            "clientPortAddress": HOST,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr,ruok",
+            "maxClientCnxns": 0,
+            "autopurge.purgeInterval": 1,
+            **(ensemble if nodes > 1 else {}),
+        }
+        java = (str(tools.java), *_QUICK_JVM, "-Xmx128m", "-cp", tools.class_path)
+        found.append(
+            Launch(
+                f"zookeeper-{index + 1}",
+                own,
+                clients[index],
+                (*java, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(own / "zoo.cfg")),
+                readiness.zookeeper_serves,
+                {"zoo.cfg": _properties(settings), "data/myid": f"{index + 1}\n"},
+            )
+        )
+    return found
+
+
+def _postgres(tools: Tools, folder: Path, port: int) -> Launch:
+    own = folder / "1"
+    data = str(own / "data")
+    settings = {"listen_addresses": HOST, "port": port, "unix_socket_directories": "", "shared_buffers": "16MB"}
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    init = ("-D", data, "-U", POSTGRES_USER, f"--pwfile={own / _PASSWORD_ONCE}", "--auth=scram-sha-256")
+    return Launch(
+        "postgres-1",
+        own,
+        port,
+        (str(tools.programs / "postgres"), "-D", data, *options),
+        readiness.postgres_answers,
+        {},
+        (str(tools.programs / "initdb"), *init, "-E", "UTF8", "--locale=C", "--no-sync"),
+        "data/PG_VERSION",
+        tools.user,
+        # A fast shutdown; SIGTERM would wait for every client to leave.
+        signal.SIGINT,
+    )
+
+
+def password_files(port: int, password: str) -> dict[str, str]:
+    """The file for clients, and the one that ``initdb`` reads once.
+
+    >>> password_files(5432, "secret")
+    {'pgpass': '127.0.0.1:5432:*:lockstep:secret\\n', 'password': 'secret\\n'}
+    """
+    return {PASSWORD_FILE: f"{HOST}:{port}:*:{POSTGRES_USER}:{password}\n", _PASSWORD_ONCE: f"{password}\n"}
+
+
+def _properties(settings: Mapping[str, object]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in settings.items())

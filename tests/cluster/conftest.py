@@ -1,0 +1,56 @@
+"""Servers that the whole ring shares: started once, ended with it; skipped, with the reason, if one cannot be had."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lockstep import services
+from lockstep.connect.protocols import Place
+from tests.cluster.broker import Broker
+
+GIVEN = "LOCKSTEP_TEST_KAFKA"
+"""The address of a broker that is there already; its topics are made under names of their own and stay."""
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[services.Service]:
+    """A Postgres of its own."""
+    if (why_not := services.missing("postgres")) is not None:
+        pytest.skip(why_not)
+    with services.running("postgres") as there:
+        yield there["postgres"]
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One broker for all tests."""
+    if given := os.environ.get(GIVEN):
+        yield Broker(given)
+        return
+    if (why_not := services.missing("kafka")) is not None:
+        pytest.skip(why_not)
+    with services.running("kafka") as there:
+        yield Broker(there["kafka"].address, there["kafka"].nodes[0])
+
+
+@pytest.fixture
+def topic(broker: Broker) -> Callable[..., str]:
+    """Makes topics under new names."""
+
+    def make(partitions: int = 1, **config: str) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        broker.make(name, partitions, config)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A project folder of its own."""
+    return Place(tmp_path, tmp_path / ".lockstep", "job")

@@ -1,0 +1,164 @@
+"""The Kafka sink against a real broker: each epoch once, whole, in order, whoever is killed when."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lockstep.clock import wall_us
+from lockstep.connect.kafka.fence import fence_topic
+from lockstep.connect.kafka.specs import kafka
+from lockstep.connect.protocols import Output, Place, Publication
+from lockstep.connect.registry import sink_side, source_side
+from lockstep.connect.sinks.kafka import KafkaSinkSide
+from lockstep.errors import LockstepError
+from lockstep.store.protocols import Holder
+from tests.cluster.broker import Broker
+from tests.cluster.publishing import WINDOWS
+from tests.unit.connect.sinks_for_connect import SCHEMA, publish, rows_of, wanted
+
+Topics = Callable[..., str]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def opened(broker: Broker, topic: str, place: Place, **options: Any) -> KafkaSinkSide:
+    side = sink_side(kafka(topic, servers=broker.servers, **options), "alerts", place)
+    assert isinstance(side, KafkaSinkSide)
+    side.open(SCHEMA)
+    return side
+
+
+def expected(epochs: int) -> list[Any]:
+    return [row for epoch in range(epochs) for row in rows_of(epoch).to_pylist()]
+
+
+def test_one_replica_writes_and_the_other_finds_it_written(broker: Broker, topic: Topics, place: Place) -> None:
+    name = topic()
+    first, second = (opened(broker, name, place) for _ in range(2))
+    for epoch in range(4):
+        assert publish(first, epoch, Holder("r0", 1)).by == "r0.1"
+        held = publish(second, epoch, Holder("r1", 1))
+        assert (held.by, held.digest) == ("r0.1", f"digest-{epoch}")
+    assert broker.committed(name) == expected(4)
+    assert (first.last_published(), second.last_published()) == (3, 3)
+    assert second.publication(9) is None
+    first.close()
+    second.close()
+
+
+def test_who_does_not_appear_is_replaced_and_goes_on_beside(broker: Broker, topic: Topics, place: Place) -> None:
+    name = topic()
+    first, second = (opened(broker, name, place) for _ in range(2))
+    publish(first, 0, Holder("r0", 1))
+    publish(second, 0, Holder("r1", 1))
+    # The first one hangs: the second takes over, and writes without waiting from then on.
+    began_s = time.monotonic()
+    assert publish(second, 1, Holder("r1", 1)).by == "r1.1"
+    assert publish(second, 2, Holder("r1", 1)).by == "r1.1"
+    print(f"taken over in {time.monotonic() - began_s:.2f} s")
+    # The first one comes back: its producer is fenced, which is no error.
+    assert publish(first, 1, Holder("r0", 1)).by == "r1.1"
+    assert publish(first, 2, Holder("r0", 1)).by == "r1.1"
+    assert broker.committed(name) == expected(3)
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_writer_killed_in_any_window_leaves_each_epoch_once(
+    broker: Broker, topic: Topics, place: Place, window: str
+) -> None:
+    name = topic()
+    command = [sys.executable, "-m", "tests.cluster.publishing", broker.servers, name, str(place.project), window]
+    killed = subprocess.run(command, cwd=ROOT, timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    side = opened(broker, name, place)
+    by = [publish(side, epoch, Holder("r1", 1)).by for epoch in range(4)]
+    assert by == ["r0.1", "r0.1", "r0.1" if window == "committed" else "r1.1", "r1.1"]
+    assert broker.committed(name) == expected(4)
+    side.close()
+
+
+def test_replicas_that_race_for_every_epoch(
+    broker: Broker, topic: Topics, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockstep.connect.kafka.fence.PATIENCE_S", 0.02)
+    name, epochs = topic(), 8
+    by: dict[str, list[str]] = {"r0": [], "r1": []}
+
+    def run(replica: str) -> None:
+        side, turn = opened(broker, name, place), int(replica[1])
+        for epoch in range(epochs):
+            time.sleep(0.8 if epoch % 4 == 2 * turn else 0.0)  # a hand-over may take half a second
+            by[replica].append(publish(side, epoch, Holder(replica, 1)).by)
+        side.close()
+
+    threads = [threading.Thread(target=run, args=(replica,)) for replica in by]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert by["r0"] == by["r1"]
+    assert len(by["r0"]) == epochs
+    assert len(set(by["r0"])) == 2, "they took turns"
+    assert broker.committed(name) == expected(epochs)
+
+
+def test_rows_of_a_key_keep_their_order_in_one_partition(broker: Broker, topic: Topics, place: Place) -> None:
+    name = topic(4)
+    side = opened(broker, name, place, key="s")
+    rows = pa.table({"n": list(range(100)), "s": [f"k{n % 7}" for n in range(100)]}, SCHEMA)
+    side.publish(wanted(0, rows=100), Output(SCHEMA, rows), Holder("r0", 1))
+    found = broker.committed(name)
+    for key in range(7):
+        assert [row["n"] for row in found if row["s"] == f"k{key}"] == list(range(key, 100, 7))
+    assert len(found) == 100
+    side.close()
+
+
+def test_another_job_or_another_run_is_refused(broker: Broker, topic: Topics, place: Place, tmp_path: Path) -> None:
+    name = topic()
+    opened(broker, name, place).close()
+    opened(broker, name, place).close()
+    with pytest.raises(LockstepError, match="LS0503"):
+        opened(broker, name, Place(tmp_path, place.store, "another"))
+    with pytest.raises(LockstepError, match=r"LS0503 .* another run"):
+        opened(broker, name, Place(tmp_path, tmp_path / "elsewhere", "job"))
+    with pytest.raises(LockstepError, match="LS0512"):
+        opened(broker, name, place, key="s")
+    assert broker.committed(fence_topic(name))[0]["job"] == "job"
+
+
+def test_a_broker_that_is_killed_and_comes_back_is_waited_for(broker: Broker, topic: Topics, place: Place) -> None:
+    if broker.node is None:
+        pytest.skip("this broker is not ours to kill")
+    name = topic()
+    side = opened(broker, name, place)
+    publish(side, 0)
+    source = source_side(kafka(name, servers=broker.servers, schema="n bigint"), place, "numbers")
+    begun = source.advance(source.start(), 100, wall_us()).positions
+    broker.node.kill()
+    published: list[Publication] = []
+    waiting = threading.Thread(target=lambda: published.append(publish(side, 1)))
+    waiting.start()
+    time.sleep(1.0)
+    assert waiting.is_alive(), "it waits"
+    broker.node.start()
+    broker.node.wait()
+    waiting.join(60)
+    assert [one.by for one in published] == ["r0.1"]
+    assert broker.committed(name) == expected(2)
+    end = source.advance(begun, 100, wall_us()).positions
+    batches = [batch for piece in source.slices(begun, end) for batch in source.read(piece)]
+    assert [n for batch in batches for n in batch.column("n").to_pylist()] == [row["n"] for row in expected(2)]
+    source.close()
+    side.close()

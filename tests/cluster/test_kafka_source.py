@@ -1,0 +1,167 @@
+"""The Kafka source against a real broker: what is committed, once, whatever happens to the topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from lockstep.clock import wall_us
+from lockstep.connect.kafka.specs import kafka
+from lockstep.connect.protocols import POSITION, Place
+from lockstep.errors import LockstepError
+from lockstep.store.dead_letters import DeadLetters
+from tests.cluster.broker import Broker
+from tests.unit.connect.sealing_for_connect import SOURCE, Sealing
+
+Topics = Callable[..., str]
+
+
+@pytest.fixture
+def sealing(place: Place) -> Iterator[Callable[[Any], Sealing]]:
+    made: list[Sealing] = []
+
+    def make(spec: Any) -> Sealing:
+        made.append(Sealing(place, spec, f"r{len(made)}"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def numbers(count: int, first: int = 0) -> list[str]:
+    return [f'{{"n": {n}}}' for n in range(first, first + count)]
+
+
+def drained(replica: Sealing, records_max: int = 1000) -> list[int]:
+    return [record["n"] for epoch in replica.drain(wall_us(), records_max) for record in epoch]
+
+
+def test_only_committed_records_are_read_and_holes_end_no_slice(
+    broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing]
+) -> None:
+    name = topic(2)
+    broker.transaction(name, numbers(5))
+    broker.transaction(name, numbers(3, 100), abort=True)
+    broker.transaction(name, numbers(5, 5))
+    broker.transaction(name, numbers(2, 10), 1)
+    still_open = broker.begun(name, numbers(1, 200))
+    replica = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
+    assert sorted(drained(replica, 4)) == list(range(12))
+    still_open.commit_transaction(20.0)
+    assert drained(replica) == [200]
+    # Another replica reads the same records at the same positions.
+    other = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
+    head = replica.store.head()
+    assert head is not None
+    for epoch in range(head.epoch + 1):
+        assert other.read(epoch) == replica.read(epoch)
+
+
+def test_key_headers_and_timestamp_are_columns_on_request(
+    broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing]
+) -> None:
+    name = topic()
+    broker.send(name, ['{"n": 1}'], key=b"ann", headers=[("trace", b"x"), ("trace", b"y")], timestamp=1_700_000_000_123)
+    broker.send(name, [b"{"], key=b"bob")
+    broker.send(name, ['{"n": 2}'], key=b"\xff")
+    broker.send(name, ['{"n": 3}'])
+    columns = {"key_column": "user", "timestamp_column": "came", "headers_column": "headers"}
+    replica = sealing(kafka(name, servers=broker.servers, schema="n bigint", **columns))  # type: ignore[call-overload]
+    [_, rows] = replica.drain(wall_us())
+    assert [(row["n"], row["user"], row[POSITION]) for row in rows] == [(1, "ann", 0), (3, None, 3)]
+    assert rows[0]["came"].timestamp() == 1_700_000_000.123
+    assert rows[0]["headers"] == [{"name": "trace", "value": b"x"}, {"name": "trace", "value": b"y"}]
+
+
+def test_malformed_records_become_dead_letters_once(
+    broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing], place: Place
+) -> None:
+    name = topic()
+    broker.send(name, ["not json", '{"n": 1}', '{"n": "x"}'])
+    replica = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
+    assert drained(replica) == [1]
+    replica.read(1)
+    letters = list(DeadLetters(place.store, place.job, replica.store).letters())
+    assert [(one.source, one.partition, one.offset, one.record) for one in letters] == [
+        (SOURCE, f"{name}/0", 0, "not json"),
+        (SOURCE, f"{name}/0", 2, '{"n": "x"}'),
+    ]
+    assert "bigint" in letters[1].error
+    stopping = sealing(kafka(name, servers=broker.servers, schema="n bigint", on_bad_record="stop"))
+    with pytest.raises(LockstepError, match=f"LS0506 topic {name}, partition 0, offset 0"):
+        stopping.read(1)
+
+
+def test_new_partitions_are_taken_up(broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing]) -> None:
+    name = topic()
+    broker.send(name, numbers(2))
+    replica = sealing(kafka(name, servers=broker.servers, schema="n bigint", start="latest"))
+    replica.seal(wall_us())
+    broker.send(name, numbers(2, 2))
+    assert drained(replica) == [2, 3]
+    broker.add_partitions(name, 2)
+    time.sleep(1.1)
+    broker.send(name, numbers(2, 4), 1)
+    assert drained(replica) == [4, 5]
+    head = replica.store.head()
+    assert head is not None
+    assert dict(head.cut[SOURCE]) == {"0": 4, "1": 2}
+
+
+def test_ingestion_times_are_the_brokers(broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing]) -> None:
+    name = topic(2)
+    broker.send(name, numbers(1), timestamp=1_700_000_000_000)
+    broker.send(name, numbers(1), timestamp=1_700_000_005_000)
+    broker.send(name, numbers(1), 1, timestamp=1_700_000_009_000)
+    replica = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
+    replica.seal(wall_us())
+    advance = replica.seal(wall_us())
+    assert (advance.ingested_oldest_us, advance.ingested_newest_us) == (1_700_000_000_000_000, 1_700_000_009_000_000)
+    assert advance.finished
+
+
+def test_a_trimmed_log_is_named_never_skipped(broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing]) -> None:
+    name = topic()
+    broker.send(name, numbers(10))
+    replica = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
+    replica.seal(wall_us())
+    replica.seal(wall_us(), records_max=4)
+    broker.trim(name, 0, 6)
+    time.sleep(1.1)
+    with pytest.raises(LockstepError, match=r"LS0522 .* partition 0, offsets 4 to 5"):
+        replica.seal(wall_us())
+    with pytest.raises(LockstepError, match=r"LS0522 .* partition 0, offsets 0 to 5"):
+        replica.read(1)
+
+
+def test_a_topic_made_anew_is_not_read_on(broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing]) -> None:
+    name = topic()
+    broker.send(name, numbers(1))
+    replica = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
+    assert drained(replica) == [0]
+    broker.delete(name)
+    time.sleep(1.1)
+    with pytest.raises(LockstepError, match="LS0524"):
+        replica.seal(wall_us())
+    broker.make(name, 1, {})
+    broker.send(name, numbers(5))
+    time.sleep(1.1)
+    with pytest.raises(LockstepError, match="LS0525"):
+        replica.seal(wall_us())
+
+
+def test_a_broker_that_is_away_is_waited_for_with_a_clear_message(
+    sealing: Callable[[Any], Sealing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("client", "watch", "reader"):
+        monkeypatch.setattr(f"lockstep.connect.kafka.{module}.CALL_S", 1.0)
+    monkeypatch.setattr("lockstep.connect.kafka.reader.AWAY_S", 1.0)
+    replica = sealing(kafka("t", servers="127.0.0.1:1", schema="n bigint"))
+    with pytest.raises(LockstepError, match=r"LS0521 Kafka at 127\.0\.0\.1:1 does not answer"):
+        replica.seal(wall_us())
+    with pytest.raises(LockstepError, match="LS0521"):
+        list(replica.side.read(replica.side.slices({"0": 0}, {"0": 5})[0]))

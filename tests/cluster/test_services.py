@@ -1,0 +1,74 @@
+"""Services are real servers that answer, come back after a crash with their data, and leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lockstep import services
+from lockstep.services.descriptions import KINDS, Kind
+from lockstep.services.readiness import kafka_brokers, postgres_answers, zookeeper_mode
+
+GONE_TIMEOUT_S = 10.0
+
+
+def here(*kinds: Kind) -> None:
+    for kind in kinds:
+        if (why_not := services.missing(kind)) is not None:
+            pytest.skip(why_not)
+
+
+def test_all_three_answer_and_an_ensemble_outlives_its_leader(tmp_path: Path) -> None:
+    here(*KINDS)
+    with services.running("kafka", "zookeeper=3", "postgres", folder=tmp_path) as there:
+        assert kafka_brokers("127.0.0.1", there["kafka"].nodes[0].port) == 1
+        assert postgres_answers("127.0.0.1", there["postgres"].nodes[0].port)
+        modes = {node: zookeeper_mode("127.0.0.1", node.port) for node in there["zookeeper"].nodes}
+        assert sorted(modes.values()) == ["follower", "follower", "leader"]
+        leader = next(node for node, mode in modes.items() if mode == "leader")
+        leader.kill()
+        others = [node for node in modes if node is not leader]
+        deadline_s = time.monotonic() + 30
+        while sorted(zookeeper_mode("127.0.0.1", node.port) for node in others) != ["follower", "leader"]:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        leader.start()
+        leader.wait()
+        pids = [node.pid for service in there.values() for node in service.nodes]
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_servers_end_with_the_command_however_it_ends(number: signal.Signals) -> None:
+    here("postgres")
+    command = [sys.executable, "-m", "lockstep", "services", "up", "postgres", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as up:
+        assert up.stdout is not None
+        address = json.loads(up.stdout.readline())["postgres"]
+        family = psutil.Process(up.pid).children(recursive=True)
+        assert any("postgres" in process.name() for process in family), (address, family)
+        up.send_signal(number)
+        up.communicate(timeout=30)
+    assert up.returncode == (0 if number == signal.SIGINT else -9)
+    _, alive = psutil.wait_procs(family, GONE_TIMEOUT_S)
+    assert alive == []
+    folder = Path(address.partition("passfile=")[2]).parents[2]
+    assert folder.exists() == (number == signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_server_that_ends_by_itself_is_named_with_its_log(postgres: services.Service) -> None:
+    node = postgres.nodes[0]
+    node.kill()
+    with pytest.raises(Exception, match="LS0023 postgres-1 ended by itself"):
+        node.check_alive()
+    node.start()
+    node.wait()

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import signal
+import xml.etree.ElementTree as Xml
+from pathlib import Path
+
+import pytest
+
+from lockstep.errors import EnvironmentError_
+from lockstep.services.descriptions import KINDS, Kind, Tools, Wish, address, kafka_pom, launches, ports_needed, wish
+from lockstep.services.finding import Available, Missing, available, kafka_jars
+from lockstep.services.running import free_ports
+
+TOOLS = Tools(Path("/j/java"), "/jars/*", Path("/pg/bin"))
+
+
+def nodes(kind: Kind, count: int = 1) -> list[str]:
+    wanted = Wish(kind, count)
+    made = launches(wanted, TOOLS, Path("/there"), range(100, 100 + ports_needed(wanted)))
+    return ["\n".join([*each.files.values(), " ".join(each.command)]) for each in made]
+
+
+@pytest.mark.parametrize("text", ["redis", "kafka=0", "zookeeper=6", "postgres=2", "kafka=many", "kafka=-1", ""])
+def test_what_is_no_service_is_refused_with_those_there_are(text: str) -> None:
+    with pytest.raises(EnvironmentError_, match="LS0021") as caught:
+        wish(text)
+    assert all(kind in caught.value.why for kind in KINDS)
+
+
+def test_every_service_listens_on_the_loopback_alone() -> None:
+    for kind in KINDS:
+        for said in nodes(kind):
+            assert "127.0.0.1" in said
+            assert "0.0.0.0" not in said
+
+
+def test_nodes_of_one_service_share_no_port_and_no_folder() -> None:
+    for kind in ("kafka", "zookeeper"):
+        wanted = Wish(kind, 3)
+        made = launches(wanted, TOOLS, Path("/there"), range(100, 100 + ports_needed(wanted)))
+        assert len({each.port for each in made}) == len({each.folder for each in made}) == 3
+
+
+def test_a_single_zookeeper_is_alone_and_three_know_each_other() -> None:
+    assert "server.1" not in nodes("zookeeper")[0]
+    assert all("server.3=127.0.0.1:105:108" in said for said in nodes("zookeeper", 3))
+
+
+def test_three_brokers_keep_three_copies_and_go_on_with_two() -> None:
+    said = nodes("kafka", 3)[2]
+    assert "transaction.state.log.replication.factor=3" in said
+    assert "min.insync.replicas=2" in said
+    assert "node.id=3" in said
+    assert "min.insync.replicas=1" in nodes("kafka")[0]
+
+
+def test_the_address_of_postgres_names_a_password_file_and_no_password() -> None:
+    made = launches(Wish("postgres"), TOOLS, Path("/there"), [5000])
+    said = address(made, "postgres")
+    assert said == "host=127.0.0.1 port=5000 user=lockstep dbname=postgres passfile=/there/1/pgpass"
+    assert made[0].stop_signal is signal.SIGINT
+
+
+def test_the_pom_is_xml_and_names_no_registry() -> None:
+    assert Xml.fromstring(kafka_pom()).tag == "project"
+    assert "://" not in kafka_pom()
+
+
+def test_kafka_of_the_user_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "libs" / "kafka_2.13-4.0.0.jar").touch()
+    import os
+
+    found = available("kafka", {**os.environ, "KAFKA_HOME": str(tmp_path)})
+    assert isinstance(found, Available)
+    assert found.tools.class_path == f"{tmp_path}/libs/*"
+    assert not found.fetch
+    wrong = available("kafka", {**os.environ, "KAFKA_HOME": str(tmp_path / "libs")})
+    assert isinstance(wrong, Missing)
+
+
+def test_without_maven_kafka_says_how_to_get_it(tmp_path: Path) -> None:
+    from lockstep.machine import find_java
+
+    environment = {"JAVA_HOME": str(find_java().home), "PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    found = available("kafka", environment)
+    assert isinstance(found, Missing)
+    assert "lockstep services install kafka" in str(found)
+    kafka_jars(environment).mkdir(parents=True)
+    assert isinstance(available("kafka", environment), Available)
+
+
+def test_free_ports_differ() -> None:
+    assert len(set(free_ports(20))) == 20
