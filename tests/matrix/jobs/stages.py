@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import timedelta
 from typing import Any
 
 import duckdb
@@ -37,13 +38,13 @@ def of_windows(_: Given) -> ls.Job:
 
 
 def of_windows_expected(given: Given) -> Expected:
-    """The same over what the small windows have to be."""
+    """The same over what the small windows have to be: each of them happens at its last instant."""
     small = [(key, start, end, n, total) for _, key, start, end, n, total, *_ in windows_expected(given)["tumbled"]]
     by_key: dict[Any, list[int]] = defaultdict(list)
     hours: dict[Any, list[tuple[int, int | None]]] = defaultdict(list)
-    for key, start, _, n, total in small:
+    for key, _, end, n, total in small:
         by_key[key].append(n)
-        hours[start.replace(minute=0, second=0)].append((n, total))
+        hours[(end - timedelta(microseconds=1)).replace(minute=0, second=0, microsecond=0)].append((n, total))
     return {
         "windows": [(0, *row) for row in small],
         "rolling": [(0, key, len(counts), max(counts)) for key, counts in by_key.items()],
