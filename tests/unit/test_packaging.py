@@ -14,6 +14,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "lockstep"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 DECLARED = {re.split(r"[<>=!~\[ ]", text, maxsplit=1)[0] for text in PROJECT["dependencies"]}
+EXTRAS = {
+    re.split(r"[<>=!~\[ ]", text, maxsplit=1)[0].replace("-", "_")
+    for extra, wanted in PROJECT["optional-dependencies"].items()
+    if extra != "dev"
+    for text in wanted
+}
+"""Imported where they are needed, never at the top."""
 BROUGHT_ALONG = {"py4j": "pyspark"}
 """Modules of packages that another one is made of: they have no version of their own."""
 NOT_IMPORTED = {"pandas", "protobuf"}
@@ -34,7 +41,8 @@ def _imported(file: Path) -> set[str]:
 def test_everything_that_is_imported_is_declared_and_the_other_way_round() -> None:
     files = [file for file in PACKAGE.rglob("*.py") if file != PACKAGE / "testing" / "fixtures.py"]
     found = {BROUGHT_ALONG.get(name, name) for file in files for name in _imported(file)}
-    assert found | NOT_IMPORTED == DECLARED
+    assert found >= EXTRAS
+    assert (found - EXTRAS) | NOT_IMPORTED == DECLARED
     # The fixtures are for whoever has pytest.
     assert _imported(PACKAGE / "testing" / "fixtures.py") <= {"pytest", "pyspark"}
 

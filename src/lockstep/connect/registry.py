@@ -25,6 +25,7 @@ SOURCES = {
 SINKS = {
     "files": "files:FilesSinkSide",
     "sqlite": "sqlite:SqliteSinkSide",
+    "postgres": "postgres:PostgresSinkSide",
     "console": "console:ConsoleSinkSide",
     "stage": "stage:StageSinkSide",
 }
