@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lockstep.connect.specs import console as console
     from lockstep.connect.specs import files as files
     from lockstep.connect.specs import journal as journal
+    from lockstep.connect.specs import postgres as postgres
     from lockstep.connect.specs import rate as rate
     from lockstep.connect.specs import sqlite as sqlite
     from lockstep.connect.tables import table as table
@@ -93,6 +94,7 @@ _HOMES = {
     "collection": "connect.specs",
     "kafka": "connect.kafka.specs",
     "sqlite": "connect.specs",
+    "postgres": "connect.specs",
     "console": "connect.specs",
     "table": "connect.tables",
     "read": "connect.reading",

@@ -34,6 +34,7 @@ NOT_WANTED = {
     "FilesSource.on_bad_record = stop": "ends the job: a life goes on",
     "RollingAggregate.per_record = False": "Spark has an aggregation of its own for that",
     "RateSource.limit = None": "never ends: a life does, and its output is compared then",
+    "PostgresSink": "needs a server: tests/cluster",
     "Table.copy = given": "made by a running job",
     **{
         f"{kind}.guarantee = {one}": "inside a job all is exactly once"

@@ -97,7 +97,10 @@ def sink_spec(spec: Any) -> SinkSpec:
     """``spec`` if it is a sink's, else why it is not (LS0108)."""
     if isinstance(spec, SinkSpec) and not isinstance(spec, type):
         return spec
-    why, hint = f"it was given {spec!r}.", '.to(ls.files("out/alerts")), .to(ls.sqlite(...)) or .to(ls.console())'
+    why, hint = (
+        f"it was given {spec!r}.",
+        '.to(ls.files("out/alerts")), .to(ls.sqlite(...)), .to(ls.postgres(...)) or .to(ls.console())',
+    )
     if isinstance(spec, SourceSpec) and not isinstance(spec, type):
         why = f"{spec.describe()} is a source: it was made with a schema."
         hint = f"without schema= it is a sink: .to(ls.{spec.kind}(...)), where this kind can be written at all."

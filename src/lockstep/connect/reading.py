@@ -25,13 +25,17 @@ from lockstep.connect.sinks.manifests import (
     damaged,
 )
 from lockstep.connect.sinks.staging import read_batches
+from lockstep.connect.specs import is_postgres
 from lockstep.errors import ConnectError
 
 Result = TypeVar("Result")
 
 
 def read(path: str | Path, epochs: Iterable[int] | None = None, *, table: str | None = None) -> pa.Table:
-    """Everything that is published at ``path`` (a files sink, or a SQLite database and its ``table``), in epoch order.
+    """Everything that is published at ``path`` (a files sink, or a database and its ``table``), in epoch order.
+
+    A database is the path of a SQLite one, or the address of a Postgres server as :func:`lockstep.postgres` takes it
+    (the password is where its client finds it: ``PGPASSWORD``, a password file, a service file).
 
     >>> read("no/such/place")
     Traceback (most recent call last):
@@ -40,6 +44,10 @@ def read(path: str | Path, epochs: Iterable[int] | None = None, *, table: str | 
       why:  it is not the folder of a files sink.
       try:  check the path; a sink makes its folder when its job first runs.
     """
+    if table is not None and is_postgres(str(path)):
+        from lockstep.connect.sinks.postgres import read_postgres
+
+        return read_postgres(str(path), table, epochs)
     if table is not None:
         from lockstep.connect.sinks.sqlite import read_sqlite
 

@@ -26,6 +26,7 @@ SOURCES = {
 SINKS = {
     "files": "files:FilesSinkSide",
     "sqlite": "sqlite:SqliteSinkSide",
+    "postgres": "postgres:PostgresSinkSide",
     "console": "console:ConsoleSinkSide",
     "kafka": "kafka:KafkaSinkSide",
     "stage": "stage:StageSinkSide",

@@ -32,6 +32,9 @@ PER_SECOND_MAX = 100_000_000
 """More than any machine makes; above it the microseconds of neighbouring records are all the same anyway."""
 
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_SERVER_URL = re.compile(r"postgres(?:ql)?://")
+_SERVER_WORDS = re.compile(r"(?:^|\s)(?:host|hostaddr|port|dbname|user|service|passfile)\s*=")
+_PASSWORD = re.compile(r"(?i)(?:^|[\s?&])(?:ssl)?password\s*=|^[^/]*//[^@?]*:[^@]+@")
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,43 @@ class SqliteSink:
 
 
 @dataclass(frozen=True)
+class PostgresSink:
+    """Publish epochs into a table of a Postgres database: see :func:`postgres`."""
+
+    server: str
+    table: str
+    key: tuple[str, ...] = ()
+    password_env: str = ""
+
+    kind: ClassVar[str] = "postgres"
+    guarantee: ClassVar[Guarantee] = "exactly-once"
+
+    def __post_init__(self) -> None:
+        # Before anything that would show the text.
+        if _PASSWORD.search(self.server):
+            raise ConnectError(
+                "LS0532",
+                "the address of a Postgres server contains a password",
+                why="it would be in the plan, in drawings and on disk.",
+                hint='take it out, and say password_env="NAME" of an environment variable, or passfile= or service=.',
+            )
+        _check(is_postgres(self.server), f'"{self.server}" is not the address of a Postgres server', _SERVER_RULE)
+        parts = self.table.split(".")
+        named_well = len(parts) <= 2 and all(_TABLE.fullmatch(part) for part in parts)
+        named_well = named_well and not parts[-1].startswith(("pg_", "_lockstep"))
+        _check(named_well, f'"{self.table}" cannot be the name of a table', _POSTGRES_TABLE_RULE)
+        _check(len(set(self.key)) == len(self.key), f"the key {self.key} names a column twice", "name each once.")
+
+    def describe(self) -> str:
+        """One line for drawings and messages."""
+        return f"postgres {self.server} table {self.table}" + (f", key {', '.join(self.key)}" if self.key else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for :func:`spec_from_json`. The password is never part of it."""
+        return {**asdict(self), "key": list(self.key)}
+
+
+@dataclass(frozen=True)
 class ConsoleSink:
     """Print epochs: see :func:`console`."""
 
@@ -222,7 +262,7 @@ class ConsoleSink:
 
 
 AnySource = JournalSource | FilesSource | RateSource | CollectionSource | KafkaSource | StageSource
-AnySink = FilesSink | SqliteSink | ConsoleSink | KafkaSink | StageJournal
+AnySink = FilesSink | SqliteSink | PostgresSink | ConsoleSink | KafkaSink | StageJournal
 
 
 def journal(name: str, *, schema: str | Schema, partitions: int = 1) -> JournalSource:
@@ -327,6 +367,31 @@ def sqlite(path: str, *, table: str, key: str | Sequence[str] | None = None) -> 
     return SqliteSink(str(path), table, columns)
 
 
+def postgres(
+    server: str, *, table: str, key: str | Sequence[str] | None = None, password_env: str = ""
+) -> PostgresSink:
+    """A table in a Postgres database, written in one transaction per epoch; with ``key`` newer rows replace older ones.
+
+    ``server`` is a connection string or URL as every client of Postgres takes it, without a password: that is in the
+    environment variable ``password_env`` (or in ``PGPASSWORD``, a password file or a service file, which the client
+    knows). ``table`` may name a schema: ``"sales.totals"``. Needs ``pip install "lockstep[postgres]"``.
+
+    >>> postgres("host=db dbname=shop", table="totals", key="user", password_env="SHOP_PASSWORD").describe()
+    'postgres host=db dbname=shop table totals, key user'
+    """
+    columns = (key,) if isinstance(key, str) else tuple(key or ())
+    return PostgresSink(server, table, columns, password_env)
+
+
+def is_postgres(text: str) -> bool:
+    """Whether a text is the address of a Postgres server, and not a path.
+
+    >>> is_postgres("postgresql://db/shop"), is_postgres("dbname=shop"), is_postgres("out/alerts.db")
+    (True, True, False)
+    """
+    return bool(_SERVER_URL.match(text) or _SERVER_WORDS.search(text))
+
+
 def console(rows_max: int = 20) -> ConsoleSink:
     """Print each epoch's first rows. At least once: after a crash an epoch may be printed again.
 
@@ -371,6 +436,7 @@ _FROM_JSON: dict[str, Callable[[dict[str, Any]], AnySource | AnySink]] = {
     "rate": lambda data: RateSource(**data),
     "collection": _collection_from_json,
     "sqlite": lambda data: SqliteSink(data["database"], data["table"], tuple(data["key"])),
+    "postgres": lambda data: PostgresSink(**{**data, "key": tuple(data["key"])}),
     "console": lambda data: ConsoleSink(**data),
     "kafka": kafka_spec,
     "stage": stage_spec,
@@ -380,6 +446,12 @@ _TABLE_RULE = (
     'a table\'s name is letters, digits and \'_\', does not begin with a digit, "sqlite_" or "_lockstep", '
     "and has at most 63 characters."
 )
+
+_POSTGRES_TABLE_RULE = (
+    'a table\'s name is letters, digits and "_", does not begin with a digit, "pg_" or "_lockstep", and has at most 63 '
+    'characters; a schema may stand before it: "sales.totals".'
+)
+_SERVER_RULE = 'write "host=db port=5432 dbname=shop user=app", or "postgresql://app@db:5432/shop".'
 
 
 def _line(record: Mapping[str, Any], index: int) -> str:

@@ -37,6 +37,7 @@ from lockstep.store.sqlite_store import list_jobs, open_store
 
 _WHY = {
     "files": "each epoch becomes visible by one manifest that can be made only once",
+    "postgres": "rows and the number of their epoch are written in one transaction",
     "sqlite": "rows and the number of their epoch are written in one transaction",
     "kafka": "rows and the epoch's fence are committed in one transaction",
     "console": "a console cannot be asked what it has printed: after a crash an epoch may be printed again",

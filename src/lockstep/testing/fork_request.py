@@ -8,8 +8,14 @@ import os
 import socket
 import sys
 
-with socket.socket(socket.AF_UNIX) as asked:
-    asked.connect(sys.argv[1])
-    socket.send_fds(asked, [b"."], [sys.stderr.fileno()])
-    asked.sendall(json.dumps({"module": sys.argv[2], "environment": dict(os.environ)}).encode() + b"\n")
-    asked.recv(1)
+def main(arguments: list[str]) -> None:
+    """Ask for the fork, and wait until it has ended."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.connect(arguments[0])
+        socket.send_fds(asked, [b"."], [sys.stderr.fileno()])
+        asked.sendall(json.dumps({"module": arguments[1], "environment": dict(os.environ)}).encode() + b"\n")
+        asked.recv(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -269,10 +269,9 @@ def test_waiting_for_a_server_that_is_not_there_ends_at_ctrl_c(tmp_path: Path) -
     with _process(tmp_path, "--port", str(port), "--journal", "lines") as process:
         assert process.stderr is not None
         assert "cannot connect to 127.0.0.1" in process.stderr.readline()
-        began_s = time.monotonic()
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=20)
-    assert (process.returncode, time.monotonic() - began_s < 5) == (0, True)
+    assert process.returncode == 0
     assert "0 records acknowledged" in err
 
 

@@ -14,7 +14,7 @@ import pytest
 from lockstep.cli.plain_lines import JsonLines, PlainLines
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
-from lockstep.control import spares, supervisor
+from lockstep.control import spare_processes, supervisor
 from lockstep.errors import FunctionError
 from lockstep.runtime.spec import EXIT_JOB_ERROR, ReplicaSpec
 from lockstep.store.protocols import Entry, Progress, Published
@@ -91,7 +91,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Pretended
     class Fresh(PretendedReplica):
         pass
 
-    monkeypatch.setattr(spares, "ReplicaProcess", Fresh)
+    monkeypatch.setattr(spare_processes, "ReplicaProcess", Fresh)
     monkeypatch.setattr(supervisor, "TICK_S", 0.005)
     for display in (PlainLines, JsonLines):
         monkeypatch.setattr(display, "interval_s", 0.02)

@@ -19,6 +19,7 @@ from lockstep.connect.specs import (
     console,
     files,
     journal,
+    postgres,
     rate,
     spec_from_json,
     sqlite,
@@ -48,6 +49,7 @@ SINKS = [
     files("out"),
     files("out", format="jsonl"),
     sqlite("o.db", table="t", key=("a", "b")),
+    postgres("host=db dbname=shop", table="sales.t", key=("a", "b"), password_env="SHOP"),
     console(5),
     kafka("alerts", servers="h1:9092", key=("a", "b"), options={"linger.ms": "5"}),
 ]
@@ -100,6 +102,11 @@ def test_files_is_a_source_with_a_schema_and_a_sink_without_one() -> None:
         lambda: sqlite("x.db", table='a"; drop table b'),
         lambda: sqlite("x.db", table="_lockstep_epochs"),
         lambda: sqlite("x.db", table="t", key=("a", "a")),
+        lambda: postgres("out.db", table="t"),
+        lambda: postgres("host=db", table='a"; drop table b'),
+        lambda: postgres("host=db", table="a.b.c"),
+        lambda: postgres("host=db", table="sales._lockstep_epochs"),
+        lambda: postgres("host=db", table="t", key=("a", "a")),
         lambda: console(0),
         lambda: spec_from_json("fax", {}),
     ],
@@ -107,6 +114,30 @@ def test_files_is_a_source_with_a_schema_and_a_sink_without_one() -> None:
 def test_what_cannot_be_right_is_refused_at_once(make: Any) -> None:
     with pytest.raises(LockstepError):
         make()
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "host=db password=open-sesame",
+        "host=db password = 'open-sesame'",
+        "postgresql://app:open-sesame@db/shop",
+        "postgresql://app:open/sesame@db/shop",
+        "postgresql://db/shop?user=app&password=open-sesame",
+        "sslpassword=open-sesame host=db",
+    ],
+)
+def test_a_password_in_an_address_is_refused_and_not_repeated(server: str) -> None:
+    with pytest.raises(LockstepError, match="LS0532") as caught:
+        postgres(server, table="t")
+    assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "server", ["postgresql://app@db:5432,db2:5432/shop", "service=shop", "dbname=shop passfile=/run/p"]
+)
+def test_addresses_without_a_password_are_taken(server: str) -> None:
+    assert postgres(server, table="t").server == server
 
 
 def test_a_collection_takes_datetimes_and_decimals() -> None:

@@ -120,6 +120,7 @@ class Paper:
             self.progress.begun(number)
             self.progress.done(1, entry, [])
             self.commit(number)
+        self.scene.say("another", "running")
 
     def commit(self, epoch: int) -> None:
         """As Spark does, with batches that are not epochs; it keeps the newest hundred."""

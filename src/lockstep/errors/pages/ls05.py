@@ -132,7 +132,10 @@ ever.""",
     ),
     "LS0515": Page(
         "a row does not fit its table",
-        """SQLite refused a row. Most often a column of the sink's key is null, and the table was made by an earlier
+        """The database refused a row; the message has its words. Postgres holds no character 0 in a text, and no value
+of more than 2,700 bytes in a key.
+
+SQLite: Most often a column of the sink's key is null, and the table was made by an earlier
 release, which did not allow that. In a table of this release null is a value of a key like any other.
 
 Write to a new table, or filter such rows out before the sink.""",
@@ -146,5 +149,42 @@ column is put in order before it is hashed; one inside an array, a struct or ano
 Turn it into an array of structs before the sink, which keeps everything and has an order:
 
     .with_columns(tags=F.array_sort(F.map_entries("tags")))""",
+    ),
+    "LS0531": Page(
+        "the client of Postgres is not installed",
+        """ls.postgres(...) writes through psycopg, which is not installed with Lockstep itself:
+
+    pip install "lockstep[postgres]"
+
+on every machine that runs a replica.""",
+    ),
+    "LS0532": Page(
+        "the password of a Postgres sink is in the wrong place",
+        """A sink's address is part of the plan: it is drawn, compared between versions of a job, and kept on disk.
+So it must not contain a password. Say where the password is instead:
+
+    ls.postgres("host=db dbname=shop user=app", table="totals", password_env="SHOP_PASSWORD")
+
+and set that environment variable where `lockstep run` is started. The client's own ways work too:
+PGPASSWORD, a password file (passfile=... in the address, or ~/.pgpass) or a service file (service=...).""",
+    ),
+    "LS0533": Page(
+        "the Postgres server cannot be reached",
+        """Connecting failed, or the connection was lost and could not be made again within 30 seconds. The message has
+the last answer. Nothing is lost and nothing doubled: whether an epoch was committed when the connection broke
+is read from its fence, in the same database.
+
+Check the address, the user, the password's place and pg_hba.conf. The replica tries again after its restart.""",
+    ),
+    "LS0534": Page(
+        "a retired incarnation may not publish",
+        """Each start of a replica is a new incarnation, and only the newest one publishes. This process belongs to an
+older one: its host was cut off or stood still, its replica was started elsewhere and has published since.
+It ends; nothing of what it held is needed.""",
+    ),
+    "LS0535": Page(
+        "this Postgres is too old for a key",
+        """A sink with key= keeps one row for each key, and null is a value of a key like any other. Postgres can hold
+such a table from version 15 on (UNIQUE NULLS NOT DISTINCT). Sinks without a key work with older servers.""",
     ),
 }
