@@ -223,12 +223,12 @@ class PostgresSink:
                 why="it would be in the plan, in drawings and on disk.",
                 hint='take it out, and say password_env="NAME" of an environment variable, or passfile= or service=.',
             )
-        _check(is_postgres(self.server), f'"{self.server}" is not the address of a Postgres server', _SERVER_RULE)
+        check(is_postgres(self.server), f'"{self.server}" is not the address of a Postgres server', _SERVER_RULE)
         parts = self.table.split(".")
         named_well = len(parts) <= 2 and all(_TABLE.fullmatch(part) for part in parts)
         named_well = named_well and not parts[-1].startswith(("pg_", "_lockstep"))
-        _check(named_well, f'"{self.table}" cannot be the name of a table', _POSTGRES_TABLE_RULE)
-        _check(len(set(self.key)) == len(self.key), f"the key {self.key} names a column twice", "name each once.")
+        check(named_well, f'"{self.table}" cannot be the name of a table', _POSTGRES_TABLE_RULE)
+        check(len(set(self.key)) == len(self.key), f"the key {self.key} names a column twice", "name each once.")
 
     def describe(self) -> str:
         """One line for drawings and messages."""

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 
+
 def main(arguments: list[str]) -> None:
     """Ask for the fork, and wait until it has ended."""
     with socket.socket(socket.AF_UNIX) as asked:
