@@ -52,6 +52,7 @@ def test_only_committed_records_are_read_and_holes_end_no_slice(
     replica = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
     assert sorted(drained(replica, 4)) == list(range(12))
     still_open.commit_transaction(20.0)
+    broker.settle(name)
     assert drained(replica) == [200]
     # Another replica reads the same records at the same positions.
     other = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
