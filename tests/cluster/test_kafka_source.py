@@ -166,3 +166,12 @@ def test_a_broker_that_is_away_is_waited_for_with_a_clear_message(
         replica.seal(wall_us())
     with pytest.raises(LockstepError, match="LS0521"):
         list(replica.side.read(replica.side.slices({"0": 0}, {"0": 5})[0]))
+
+
+def test_a_compacted_topic_is_warned_of(broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing]) -> None:
+    warned = []
+    for policy in ("compact", "delete"):
+        replica = sealing(kafka(topic(**{"cleanup.policy": policy}), servers=broker.servers, schema="n bigint"))
+        replica.side.advance({}, 10, wall_us())
+        warned.append([kind for _, _, kind, _, _ in replica.store.events()].count("kafka-compacted"))
+    assert warned == [1, 1], "the store is that of both; only the first one warns"

@@ -75,18 +75,32 @@ class TopicWatch:
         self._consumer.unassign()
         return found
 
+    def is_compacted(self) -> bool:
+        """Whether the topic loses records of keys that have newer ones; False if it may not be asked."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        place = ConfigResource(ResourceType.TOPIC, self._spec.topic)
+        try:
+            found = self._opened().describe_configs([place], request_timeout=CALL_S)[place].result(CALL_S + 1)
+        except (library().KafkaException, TimeoutError):
+            return False
+        return "compact" in str(found["cleanup.policy"].value)
+
     def close(self) -> None:
         """Leave."""
         self._consumer.close()
 
-    def _described(self) -> tuple[str, list[int]]:
+    def _opened(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
 
         if self._admin is None:
             self._admin = AdminClient(client_settings(self._spec))
+        return self._admin
+
+    def _described(self) -> tuple[str, list[int]]:
         wanted = library().TopicCollection([self._spec.topic])
         try:
-            asked = self._admin.describe_topics(wanted, request_timeout=CALL_S)[self._spec.topic]
+            asked = self._opened().describe_topics(wanted, request_timeout=CALL_S)[self._spec.topic]
             topic = asked.result(CALL_S + 1)
         except (library().KafkaException, TimeoutError) as error:
             raise explained(self._spec, error) from error
