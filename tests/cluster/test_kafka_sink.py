@@ -75,19 +75,25 @@ def test_who_does_not_appear_is_replaced_and_goes_on_beside(broker: Broker, topi
     second.close()
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-def test_a_writer_killed_in_any_window_leaves_each_epoch_once(
-    broker: Broker, topic: Topics, place: Place, window: str
-) -> None:
-    name = topic()
-    command = [sys.executable, "-m", "tests.cluster.publishing", broker.servers, name, str(place.project), window]
-    killed = subprocess.run(command, cwd=ROOT, timeout=60, check=False)
-    assert killed.returncode == -signal.SIGKILL
-    side = opened(broker, name, place)
-    by = [publish(side, epoch, Holder("r1", 1)).by for epoch in range(4)]
-    assert by == ["r0.1", "r0.1", "r0.1" if window == "committed" else "r1.1", "r1.1"]
-    assert broker.committed(name) == expected(4)
-    side.close()
+def test_a_writer_killed_in_any_window_leaves_each_epoch_once(broker: Broker, topic: Topics, tmp_path: Path) -> None:
+    places = {window: Place(tmp_path / window, tmp_path / window / ".lockstep", "job") for window in WINDOWS}
+    names = {window: topic() for window in WINDOWS}
+    # Side by side: a process takes longer to start than to publish.
+    writers = {window: writer(broker, names[window], places[window], window) for window in WINDOWS}
+    for window, place in places.items():
+        assert writers[window].wait(60) == -signal.SIGKILL
+        side = opened(broker, names[window], place)
+        by = [publish(side, epoch, Holder("r1", 1)).by for epoch in range(4)]
+        assert by == ["r0.1", "r0.1", "r0.1" if window == "committed" else "r1.1", "r1.1"], window
+        assert broker.committed(names[window]) == expected(4), window
+        side.close()
+
+
+def writer(broker: Broker, topic: str, place: Place, window: str) -> subprocess.Popen[bytes]:
+    """A process that is killed in a window of epoch 2."""
+    place.project.mkdir()
+    command = [sys.executable, "-m", "tests.cluster.publishing", broker.servers, topic, str(place.project), window]
+    return subprocess.Popen(command, cwd=ROOT)
 
 
 def test_replicas_that_race_for_every_epoch(
@@ -141,6 +147,7 @@ def test_another_job_or_another_run_is_refused(broker: Broker, topic: Topics, pl
     assert broker.committed(fence_topic(name))[0]["job"] == "job"
 
 
+@pytest.mark.long
 def test_a_broker_that_is_killed_and_comes_back_is_waited_for(broker: Broker, topic: Topics, place: Place) -> None:
     if broker.node is None:
         pytest.skip("this broker is not ours to kill")
