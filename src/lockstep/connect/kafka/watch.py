@@ -77,7 +77,8 @@ class TopicWatch:
 
     def is_compacted(self) -> bool:
         """Whether the topic loses records of keys that have newer ones; False if it may not be asked."""
-        from confluent_kafka.admin import ConfigResource, ResourceType
+        from confluent_kafka.admin._config import ConfigResource
+        from confluent_kafka.admin._resource import ResourceType
 
         place = ConfigResource(ResourceType.TOPIC, self._spec.topic)
         try:
