@@ -28,10 +28,10 @@ FORMAT_VERSION = 1
 FENCES_KEPT = 1024
 """Epochs that can be compared with; of those before it is only known that they are published."""
 PATIENCE_S = 0.3
-"""How long whoever does not hold the topic waits for an epoch to appear. A transaction takes 30 to 80 ms, and replicas
-end an epoch some 100 ms apart; a hand-over takes 10 to 500 ms, so it should be rare."""
+"""How long whoever does not hold the topic waits for an epoch to appear. A transaction takes 10 to 80 ms
+and a hand-over 10 to 500, so it should be rare. How far apart replicas end an epoch was not measured: 0.3 is a choice."""
 ROW_PATIENCE_S = 20e-6
-"""More for each row: encoding and sending one takes 5 to 10 µs."""
+"""More for each row, for encoding and sending it: chosen with room, not measured."""
 PATIENCE_MAX_S = 20.0
 FENCE_CONFIG = {
     "cleanup.policy": "compact",
