@@ -28,8 +28,8 @@ FORMAT_VERSION = 1
 FENCES_KEPT = 1024
 """Epochs that can be compared with; of those before it is only known that they are published."""
 PATIENCE_S = 0.3
-"""How long whoever does not hold the topic waits for an epoch to appear. A transaction takes 10 to 80 ms
-and a hand-over 10 to 500, so it should be rare. How far apart replicas end an epoch was not measured: 0.3 is a choice."""
+"""How long whoever does not hold the topic waits for an epoch to appear. A transaction takes 10 to 80 ms and a
+hand-over 10 to 500, so that should be rare. How far apart replicas end an epoch was not measured: it is a choice."""
 ROW_PATIENCE_S = 20e-6
 """More for each row, for encoding and sending it: chosen with room, not measured."""
 PATIENCE_MAX_S = 20.0
