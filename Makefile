@@ -42,6 +42,7 @@ matrix: setup ## every kind of job through everything that can happen to one; ma
 test-long: setup ## run what `make test` has only a slice of: all seeds, crash windows, actions of chaos, kinds of state, Nexmark queries (a quarter of an hour)
 	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/sim tests/unit tests/spark
 	@$(PYTEST) -m long tests/chaos
+	@$(PYTEST) -m long tests/cluster
 
 check: setup ## check formatting, lint, types and layers
 	@$(PYTHON_ENV) -m ruff format --check --quiet . || { echo "run 'make format'" >&2; exit 1; }

@@ -12,11 +12,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from lockstep.services import Node
 
 WAIT_S = 20.0
+_NOTHING = TopicMetadata()
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Broker:
     def make(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         for asked in self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
             asked.result(WAIT_S)
+        self._wait_for(topic, partitions)
 
     def delete(self, topic: str) -> None:
         for asked in self.admin.delete_topics([topic]).values():
@@ -44,10 +47,18 @@ class Broker:
     def add_partitions(self, topic: str, total: int) -> None:
         for asked in self.admin.create_partitions([NewPartitions(topic, total)]).values():
             asked.result(WAIT_S)
+        self._wait_for(topic, total)
 
     def trim(self, topic: str, partition: int, offset: int) -> None:
         for asked in self.admin.delete_records([TopicPartition(topic, partition, offset)]).values():
             asked.result(WAIT_S)
+
+    def _wait_for(self, topic: str, partitions: int) -> None:
+        """What was made is known to all of the broker a moment later."""
+        deadline_s = time.monotonic() + WAIT_S
+        while len(self.admin.list_topics(timeout=WAIT_S).topics.get(topic, _NOTHING).partitions) != partitions:
+            assert time.monotonic() < deadline_s, f"{topic} does not appear"
+            time.sleep(0.02)
 
     def send(self, topic: str, values: Iterable[bytes | str], partition: int = 0, **more: Any) -> None:
         producer = Producer({**self.settings, "linger.ms": 1})
@@ -63,6 +74,7 @@ class Broker:
             producer.abort_transaction(WAIT_S)
         else:
             producer.commit_transaction(WAIT_S)
+        self.settle(topic)
 
     def begun(self, topic: str, values: Iterable[bytes | str], partition: int = 0) -> Producer:
         """A producer whose transaction is open, its records at the broker."""
@@ -74,8 +86,20 @@ class Broker:
         producer.flush(WAIT_S)
         return producer
 
+    def settle(self, topic: str) -> None:
+        """Wait until all transactions are through: the broker marks their records a moment after the commit."""
+        levels = ("read_committed", "read_uncommitted")
+        readers = [Consumer({**self.settings, "group.id": "check", "isolation.level": one}) for one in levels]
+        partitions = readers[0].list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+        asked = [TopicPartition(topic, partition, -1) for partition in partitions]
+        deadline_s = time.monotonic() + WAIT_S
+        while len({str(one.offsets_for_times(asked, timeout=WAIT_S)) for one in readers}) > 1:
+            assert time.monotonic() < deadline_s, f"a transaction stays open in {topic}"
+            time.sleep(0.02)
+
     def committed(self, topic: str) -> list[Any]:
-        """The JSON values that a reader of committed records sees now, partition by partition."""
+        """The JSON values that a reader of committed records sees, partition by partition."""
+        self.settle(topic)
         consumer = Consumer(
             {
                 **self.settings,

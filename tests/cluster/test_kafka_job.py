@@ -23,7 +23,7 @@ from lockstep import F
 job = ls.Job("orders")
 orders = job.source("orders", ls.kafka("SOURCE", servers="SERVERS", schema="user string, amount bigint"))
 wanted = orders.filter("amount % 10 != 0")
-wanted.to(ls.kafka("PASSED", servers="SERVERS"), name="passed")
+wanted.to(ls.kafka("PASSED", servers="SERVERS", key="user"), name="passed")
 totals = wanted.key_by("user").agg(n=F.count("*"), total=F.sum("amount"))
 totals.to(ls.kafka("TOTALS", servers="SERVERS", key="user"), name="totals")
 """
@@ -107,6 +107,9 @@ def test_a_killed_writer_is_not_seen_in_the_output(
 
     out = broker.committed(passed)
     assert Counter(map(json.dumps, out)) == Counter(map(json.dumps, orders.passed())), "each order once"
+    for one in {(row["user"], row["amount"] % PARTITIONS) for row in out}:
+        amounts = [row["amount"] for row in out if (row["user"], row["amount"] % PARTITIONS) == one]
+        assert amounts == sorted(amounts), "orders of a key in the order of their partition"
     steps = [(row["user"], row["n"]) for row in broker.committed(totals)]
     assert len(set(steps)) == len(steps), "no result twice"
     for user in orders.totals():

@@ -52,6 +52,7 @@ def test_only_committed_records_are_read_and_holes_end_no_slice(
     replica = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
     assert sorted(drained(replica, 4)) == list(range(12))
     still_open.commit_transaction(20.0)
+    broker.settle(name)
     assert drained(replica) == [200]
     # Another replica reads the same records at the same positions.
     other = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
@@ -165,3 +166,12 @@ def test_a_broker_that_is_away_is_waited_for_with_a_clear_message(
         replica.seal(wall_us())
     with pytest.raises(LockstepError, match="LS0521"):
         list(replica.side.read(replica.side.slices({"0": 0}, {"0": 5})[0]))
+
+
+def test_a_compacted_topic_is_warned_of(broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing]) -> None:
+    warned = []
+    for policy in ("compact", "delete"):
+        replica = sealing(kafka(topic(**{"cleanup.policy": policy}), servers=broker.servers, schema="n bigint"))
+        replica.side.advance({}, 10, wall_us())
+        warned.append([kind for _, _, kind, _, _ in replica.store.events()].count("kafka-compacted"))
+    assert warned == [1, 1], "the store is that of both; only the first one warns"

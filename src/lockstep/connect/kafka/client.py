@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lockstep.connect.kafka.specs import ENVIRONMENT, KafkaSink, KafkaSource
 from lockstep.credentials import hide_secrets
@@ -20,6 +21,9 @@ CALL_S = 10.0
 AWAY_S = 60.0
 """How long reading and publishing wait for brokers that do not answer, before the attempt ends with LS0521."""
 
+_AGAIN_S = 0.1
+
+Result = TypeVar("Result")
 Settings = dict[str, str | int | float | bool]
 
 
@@ -88,6 +92,18 @@ def kafka_trouble(spec: KafkaSource | KafkaSink) -> Iterator[None]:
         yield
     except library().KafkaException as error:
         raise explained(spec, error) from error
+
+
+def patiently(spec: KafkaSource | KafkaSink, act: Callable[[], Result], seconds: float) -> Result:
+    """Do it, again and again while the client raises: a topic that was just made has no leader for a moment."""
+    deadline_s = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except (library().KafkaException, TimeoutError) as error:
+            if time.monotonic() > deadline_s:
+                raise explained(spec, error) from error
+            time.sleep(_AGAIN_S)
 
 
 def explained(spec: KafkaSource | KafkaSink, error: Exception) -> ConnectError:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from lockstep.connect.kafka.client import AWAY_S, CALL_S, away, consumer_settings, kafka_trouble, library
+from lockstep.connect.kafka.client import AWAY_S, CALL_S, away, consumer_settings, library, patiently
 from lockstep.connect.kafka.specs import KafkaSink
 from lockstep.connect.protocols import Publication
 from lockstep.store.protocols import Holder
@@ -28,10 +28,10 @@ FORMAT_VERSION = 1
 FENCES_KEPT = 1024
 """Epochs that can be compared with; of those before it is only known that they are published."""
 PATIENCE_S = 0.3
-"""How long whoever does not hold the topic waits for an epoch to appear. A transaction takes 30 to 80 ms, and replicas
-end an epoch some 100 ms apart; a hand-over takes 10 to 500 ms, so it should be rare."""
+"""How long whoever does not hold the topic waits for an epoch to appear. A transaction takes 10 to 80 ms and a
+hand-over 10 to 500, so that should be rare. How far apart replicas end an epoch was not measured: it is a choice."""
 ROW_PATIENCE_S = 20e-6
-"""More for each row: encoding and sending one takes 5 to 10 µs."""
+"""More for each row, for encoding and sending it: chosen with room, not measured."""
 PATIENCE_MAX_S = 20.0
 FENCE_CONFIG = {
     "cleanup.policy": "compact",
@@ -174,13 +174,9 @@ class FenceReader:
 
     def catch_up(self) -> Fence:
         """Read everything that is committed now."""
-        asked = library().TopicPartition(self._place.topic, 0, _END)
         deadline_s = self._elapsed_s() + AWAY_S
-        with kafka_trouble(self._spec):
-            [end] = self._consumer.offsets_for_times([asked], timeout=CALL_S)
-            if end.error is not None:
-                raise library().KafkaException(end.error)
-        while self._position < end.offset:
+        end = patiently(self._spec, self._end, AWAY_S)
+        while self._position < end:
             self._some(0.5)
             if self._elapsed_s() > deadline_s:
                 raise away(self._spec, "its fence cannot be read to the end")
@@ -189,6 +185,13 @@ class FenceReader:
     def close(self) -> None:
         """Leave."""
         self._consumer.close()
+
+    def _end(self) -> int:
+        asked = library().TopicPartition(self._place.topic, 0, _END)
+        [end] = self._consumer.offsets_for_times([asked], timeout=CALL_S)
+        if end.error is not None:
+            raise library().KafkaException(end.error)
+        return int(end.offset)
 
     def _some(self, wait_s: float) -> None:
         for message in [*self._consumer.consume(1, wait_s), *self._consumer.consume(1000, 0)]:

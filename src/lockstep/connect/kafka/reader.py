@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lockstep.connect.kafka.client import AWAY_S, CALL_S, away, consumer_settings, kafka_trouble, library
+from lockstep.connect.kafka.client import AWAY_S, CALL_S, away, consumer_settings, kafka_trouble, library, patiently
 from lockstep.connect.kafka.specs import KafkaSource
 from lockstep.errors import ConnectError
 
@@ -22,6 +22,7 @@ BATCH_RECORDS = 20_000
 BATCH_BYTES = 16 << 20
 """Large records come in smaller batches: so much is asked for at once, by the size of those before."""
 _FIRST_RECORDS = 1_000
+_SMALL_RECORDS = 5_000
 _WAIT_S = 0.5
 _AGAIN_S = 0.1
 
@@ -32,13 +33,15 @@ class PartitionReader:
     def __init__(self, spec: KafkaSource) -> None:
         self._spec = spec
         self._consumer: Consumer = library().Consumer(
-            {**consumer_settings(spec), "queued.max.messages.kbytes": 32_768, "fetch.wait.max.ms": 20}
+            {**consumer_settings(spec), "queued.max.messages.kbytes": 32_768, "fetch.wait.max.ms": 5}
         )
         self._next: tuple[int, int] | None = None
         self._left: list[Message] = []
         """Taken from the consumer, and beyond the range that was read."""
         self._asked = _FIRST_RECORDS
         self._known: set[int] = set()
+        self._trouble = ""
+        """What the client said last of what keeps it from reading."""
 
     def batches(self, partition: int, start: int, end: int) -> Iterator[list[Message]]:
         """The committed records from ``start`` up to ``end``."""
@@ -51,12 +54,13 @@ class PartitionReader:
         while position < end:
             messages = self._some(min(self._asked, end - position))
             records = self._records(messages, partition, position)
-            if not messages:
-                if time.monotonic() > deadline_s:
-                    raise away(self._spec, f"offsets {position} to {end} of partition {partition} did not come")
-                continue
-            deadline_s = time.monotonic() + AWAY_S
-            position = _position(messages, position)
+            reached = _position(messages, position)
+            if reached > position:
+                deadline_s = time.monotonic() + AWAY_S
+            elif time.monotonic() > deadline_s:
+                what = f"offsets {position} to {end} of partition {partition} did not come"
+                raise away(self._spec, f"{what} {self._trouble}".rstrip())
+            position = reached
             gathered += self._up_to(end, records)
             if len(gathered) >= self._asked:
                 yield gathered
@@ -64,7 +68,11 @@ class PartitionReader:
                 gathered = []
         if gathered:
             yield gathered
-        self._next = (partition, end)
+        if end - start < _SMALL_RECORDS:
+            # Nothing is gained by reading ahead, and at the log's end the client would ask for more 200 times a second.
+            self._consumer.unassign()
+        else:
+            self._next = (partition, end)
 
     def close(self) -> None:
         """Leave."""
@@ -95,13 +103,16 @@ class PartitionReader:
         code = error.code() if isinstance(error, kafka.KafkaError) else None
         if code in (kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE):
             place = kafka.TopicPartition(self._spec.topic, partition)
-            with kafka_trouble(self._spec):
-                begin, _ = self._consumer.get_watermark_offsets(place, timeout=CALL_S)
+            marks = patiently(self._spec, lambda: self._consumer.get_watermark_offsets(place, timeout=CALL_S), AWAY_S)
+            begin = marks[0] if marks is not None else 0
             if begin > position:
                 raise records_gone(self._spec, partition, position, begin)
             # A leader that is new may not know yet how far its log goes.
             time.sleep(_AGAIN_S)
             self._go_to(partition, position)
+        elif isinstance(error, kafka.KafkaError):
+            self._trouble = f"({error.str()})"
+            time.sleep(_AGAIN_S)
 
     def _up_to(self, end: int, records: list[Message]) -> list[Message]:
         offset = records[-1].offset() if records else -1
@@ -113,11 +124,13 @@ class PartitionReader:
 
     def _go_to(self, partition: int, start: int) -> None:
         self._left = []
+        if partition not in self._known:
+            # The consumer learns of new partitions only now and then by itself.
+            topics = patiently(
+                self._spec, lambda: self._consumer.list_topics(self._spec.topic, timeout=CALL_S).topics, AWAY_S
+            )
+            self._known = set(topics[self._spec.topic].partitions)
         with kafka_trouble(self._spec):
-            if partition not in self._known:
-                # The consumer learns of new partitions only now and then by itself.
-                topics = self._consumer.list_topics(self._spec.topic, timeout=CALL_S).topics
-                self._known = set(topics[self._spec.topic].partitions)
             self._consumer.assign([library().TopicPartition(self._spec.topic, partition, start)])
 
     def _learn(self, records: list[Message]) -> None:
@@ -127,11 +140,13 @@ class PartitionReader:
 
 def _position(messages: list[Message], position: int) -> int:
     """How far it has been read: behind the last record, or where the broker says that the log ends."""
-    last = messages[-1] if messages else None
-    offset = last.offset() if last is not None else None
-    if last is None or offset is None or offset < 0:
-        return position
-    return max(position, offset if last.error() is not None else offset + 1)
+    for one in reversed(messages):
+        error, offset = one.error(), one.offset()
+        if offset is not None and offset >= 0 and error is None:
+            return max(position, offset + 1)
+        if offset is not None and error is not None and error.code() == library().KafkaError._PARTITION_EOF:
+            return max(position, offset)
+    return position
 
 
 def records_gone(spec: KafkaSource, partition: int, position: int, begin: int) -> ConnectError:

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lockstep.connect.kafka.client import CALL_S, client_settings, consumer_settings, explained, kafka_trouble, library
+from lockstep.connect.kafka.client import client_settings, consumer_settings, explained, kafka_trouble, library
 from lockstep.connect.kafka.specs import KafkaSource
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient
 
+CALL_S = 3.0
+"""How long one request may take here: whoever seals should soon say that it cannot, and try again."""
 LOOK_S = 1.0
 """How often partitions, the topic's id and the oldest records are asked for: all change rarely."""
 PEEK_S = 0.3
@@ -36,7 +38,7 @@ class TopicWatch:
     def __init__(self, spec: KafkaSource) -> None:
         self._spec = spec
         self._admin: AdminClient | None = None
-        small = {"fetch.message.max.bytes": 1024, "queued.max.messages.kbytes": 1024, "fetch.wait.max.ms": 10}
+        small = {"fetch.message.max.bytes": 1024, "queued.max.messages.kbytes": 1024, "fetch.wait.max.ms": 2}
         self._consumer: Consumer = library().Consumer({**consumer_settings(spec), **small})
         self._topic: Topic | None = None
         self._looked_s = 0.0
@@ -65,7 +67,7 @@ class TopicWatch:
         self._consumer.assign(places)
         deadline_s = time.monotonic() + PEEK_S
         while len(answered) < len(places) and time.monotonic() < deadline_s:
-            for message in self._consumer.consume(len(places), 0.02):
+            for message in self._consumer.consume(len(places), 0.01):
                 name = str(message.partition())
                 if message.error() is None and name not in answered:
                     found[name] = int(message.timestamp()[1]) * 1000
@@ -73,18 +75,33 @@ class TopicWatch:
         self._consumer.unassign()
         return found
 
+    def is_compacted(self) -> bool:
+        """Whether the topic loses records of keys that have newer ones; False if it may not be asked."""
+        from confluent_kafka.admin._config import ConfigResource
+        from confluent_kafka.admin._resource import ResourceType
+
+        place = ConfigResource(ResourceType.TOPIC, self._spec.topic)
+        try:
+            found = self._opened().describe_configs([place], request_timeout=CALL_S)[place].result(CALL_S + 1)
+        except (library().KafkaException, TimeoutError):
+            return False
+        return "compact" in str(found["cleanup.policy"].value)
+
     def close(self) -> None:
         """Leave."""
         self._consumer.close()
 
-    def _described(self) -> tuple[str, list[int]]:
+    def _opened(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
 
         if self._admin is None:
             self._admin = AdminClient(client_settings(self._spec))
+        return self._admin
+
+    def _described(self) -> tuple[str, list[int]]:
         wanted = library().TopicCollection([self._spec.topic])
         try:
-            asked = self._admin.describe_topics(wanted, request_timeout=CALL_S)[self._spec.topic]
+            asked = self._opened().describe_topics(wanted, request_timeout=CALL_S)[self._spec.topic]
             topic = asked.result(CALL_S + 1)
         except (library().KafkaException, TimeoutError) as error:
             raise explained(self._spec, error) from error

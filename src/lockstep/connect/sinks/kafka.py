@@ -31,6 +31,7 @@ from lockstep.connect.kafka.client import (
     explained,
     is_fenced,
     library,
+    patiently,
 )
 from lockstep.connect.kafka.fence import (
     FENCE_CONFIG,
@@ -101,7 +102,7 @@ class KafkaSinkSide:
             )
         self._stage.open(schema)
         if self._reader is None:
-            self._make_topics()
+            patiently(self._spec, self._make_topics, AWAY_S)
             self._reader = FenceReader(self._spec)
         if self._reader.catch_up().owner is None:
             self._patiently(lambda _: self._claim(columns))
@@ -280,14 +281,13 @@ class KafkaSinkSide:
             NewTopic(self._spec.topic, -1, -1),
             NewTopic(fence_topic(self._spec.topic), 1, -1, config=FENCE_CONFIG),
         ]
-        deadline_s = time.monotonic() + AWAY_S
         for asked in admin.create_topics(wanted, operation_timeout=CALL_S, request_timeout=CALL_S).values():
             try:
-                asked.result(max(0.1, deadline_s - time.monotonic()))
-            except (kafka.KafkaException, TimeoutError) as error:
+                asked.result(2 * CALL_S)
+            except kafka.KafkaException as error:
                 told = cause(error)
                 if told is None or told.code() != kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise explained(self._spec, error) from error
+                    raise
 
     def _claim(self, columns: pa.Schema) -> None:
         """Write down whose topic it is, unless somebody has; under the transactional id nobody can be in between."""

@@ -108,6 +108,8 @@ class KafkaSide:
             self._watch = TopicWatch(self._spec)
         topic = self._watch.look()
         items = self._checked_id(topic, since)
+        if items and self._watch.is_compacted():
+            self._warn_of_compaction()
         self._check_kept(since, topic)
         found = next_extent(since, topic, records_max, from_end=self._spec.start == "latest")
         oldest_us, newest_us = self._times(since, found)
@@ -158,6 +160,13 @@ class KafkaSide:
         if self._topic_id and self._topic_id != topic.id:
             raise made_anew(self._spec, f"it had the id {self._topic_id} and has {topic.id} now")
         return () if since or self._topic_id else (Item(self._source, 0, {"topic_id": topic.id}),)
+
+    def _warn_of_compaction(self) -> None:
+        text = (
+            f"{self._source}: topic {self._spec.topic} is compacted: replicas that read it at different times may see "
+            "different records, and disagree. Read a topic with cleanup.policy=delete."
+        )
+        self._store.get().add_event("kafka-compacted", text)
 
     def _check_kept(self, since: Positions, topic: Topic) -> None:
         now_s = time.monotonic()
