@@ -63,4 +63,6 @@ class Case:
     by_epoch: bool = True
     """Whether the epoch that publishes a row is part of the promise; between stages it is not."""
     feed: Callable[[Trial, Given, int], None] = put_into_journals
+    by_itself: bool = False
+    """Whether its records come by themselves, one epoch after the other: then its life is never cut short."""
     settings: Mapping[str, object] = field(default_factory=dict)

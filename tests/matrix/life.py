@@ -138,9 +138,10 @@ class Life:
     def live(self, told: Told = lambda cell: None, only: Sequence[str] = ()) -> list[Cell]:
         """Go through all events, or ``only`` these; after one that failed there is nothing left to go on with."""
         cells: list[Cell] = []
+        whole = not only or self.case.by_itself
         with redirect_stdout(self._printed):
             try:
-                for name, happen in [one for one in self.events() if not only or one[0] in only]:
+                for name, happen in [one for one in self.events() if whole or one[0] in only]:
                     failed = any(one.outcome == "failed" for one in cells)
                     cells.append(Cell(name, "not reached") if failed else _cell(name, happen))
                     told(cells[-1])

@@ -178,7 +178,7 @@ def printed_expected(given: Given) -> Expected:
 
 CASES = [
     Case("files of every format", "ends", files, by_format, files_expected, feed=write_files),
-    Case("rate and collection", "ends", made_up, one_list, made_up_expected, feed=feed_nothing),
+    Case("rate and collection", "ends", made_up, one_list, made_up_expected, feed=feed_nothing, by_itself=True),
     Case("keyed sinks", "ends", keyed, events, keyed_expected),
     Case("console", "ends", printed, events, printed_expected),
 ]
