@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lockstep.cli.main import main
+from lockstep.connect.tables import look_in
 from lockstep.control import check as control_check
 from lockstep.runtime.epoch.source import LockstepSource
 
@@ -67,8 +68,12 @@ def in_shared_session(session: SparkSession, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _checked(folder: Path, *arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(["--project", str(folder), "check", str(folder / "job.py"), *arguments])
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["--project", str(folder), "check", str(folder / "job.py"), *arguments])
+    finally:
+        # A command ends its process; here others go on in it, and look for their tables elsewhere.
+        look_in(Path())
     return int(ended.value.code or 0)
 
 

@@ -147,13 +147,12 @@ class ReplicaHere(Replica):
         """The test says when: :meth:`report_states`."""
         reports.announce()
 
-    def report_states(self) -> None:
-        """Report digests of the state at every epoch at which one is due: where a replica joined, and every so many.
+    def report_state(self) -> bool:
+        """Report a digest of the state at an epoch at which one is due: where a replica joined, or every so many.
 
-        The newest epoch is not among them: Spark may not have committed it yet.
+        The newest epoch is not among them: Spark may not have committed it yet. False if none is due any more.
         """
-        while self._state_reports is not None and self._state_reports.look():
-            pass
+        return self._state_reports is not None and self._state_reports.look()
 
     def _others_publish(self) -> bool:
         """No warm-up: the JVM is shared and warm."""

@@ -208,7 +208,14 @@ class Trial:
         They are among :meth:`digests`, by what stands in the place of a sink.
         """
         for one in self.replicas.values():
-            one.report_states()
+            while self._reported_state(one):
+                pass
+
+    def _reported_state(self, one: ReplicaHere) -> bool:
+        """A replica reads its state while another one publishes: in a test all of them do, however long ago that was."""
+        for other in self.replicas.values():
+            other.reporter.report()
+        return one.report_state()
 
     def stop(self) -> None:
         """Stop every replica."""
