@@ -144,7 +144,7 @@ class ReplicaHere(Replica):
         return self._tasks
 
     def _report_state(self, reports: StateReports) -> None:
-        """The test says when: :meth:`report_states`."""
+        """The test says when: :meth:`report_state`."""
         reports.announce()
 
     def report_state(self) -> bool:

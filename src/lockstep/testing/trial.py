@@ -212,7 +212,7 @@ class Trial:
                 pass
 
     def _reported_state(self, one: ReplicaHere) -> bool:
-        """A replica reads its state while another one publishes: in a test all of them do, however long ago that was."""
+        """A replica reads its state while another publishes: in a test all of them do, however long ago that was."""
         for other in self.replicas.values():
             other.reporter.report()
         return one.report_state()
