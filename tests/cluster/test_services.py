@@ -52,7 +52,10 @@ def test_servers_and_their_folder_end_with_the_command() -> None:
         family = psutil.Process(up.pid).children(recursive=True)
         assert any("postgres" in process.name() for process in family), (address, family)
         up.send_signal(signal.SIGINT)
-        assert up.wait(30) == 0
+        try:
+            assert up.wait(30) == 0
+        finally:
+            up.kill()
     assert psutil.wait_procs(family, GONE_TIMEOUT_S)[1] == []
     assert not Path(address.partition("passfile=")[2]).parents[2].exists()
 

@@ -128,13 +128,17 @@ def _watch(nodes: list[Node]) -> None:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM (a service manager, a closing shell) ends the servers in order too."""
+    """SIGTERM (a service manager, a closing shell) ends the servers in order too.
+
+    And SIGINT also where it is ignored from the start, as in the background of a script.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
