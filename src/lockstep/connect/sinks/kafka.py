@@ -53,7 +53,7 @@ from lockstep.connect.sinks.arrow_stage import ArrowStage
 from lockstep.connect.sinks.manifests import newer_version
 from lockstep.connect.sinks.order import check_order, owned_by_another
 from lockstep.connect.sinks.publication_memory import comparable
-from lockstep.connect.sinks.schemas import check_same, without_nullability
+from lockstep.connect.sinks.schemas import check_key, check_same, without_nullability
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
 
@@ -93,13 +93,7 @@ class KafkaSinkSide:
     def open(self, schema: pa.Schema) -> None:
         """Make the topics, or recognise them as ours."""
         columns = without_nullability(schema)
-        unknown = [name for name in self._spec.key if name not in columns.names]
-        if unknown:
-            raise ConnectError(
-                "LS0501",
-                f"the key of topic {self._spec.topic} names {', '.join(unknown)}",
-                why=f"the output has: {', '.join(columns.names)}.",
-            )
+        check_key(f"topic {self._spec.topic}", self._spec.key, columns)
         self._stage.open(schema)
         if self._reader is None:
             patiently(self._spec, self._make_topics, AWAY_S)

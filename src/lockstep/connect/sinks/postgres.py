@@ -22,7 +22,7 @@ from lockstep.connect.sinks.manifests import newer_version
 from lockstep.connect.sinks.order import check_order, owned_by_another
 from lockstep.connect.sinks.postgres_server import PATIENCE_S, Server, import_psycopg, run
 from lockstep.connect.sinks.postgres_values import column_type, from_postgres, selected, to_postgres
-from lockstep.connect.sinks.schemas import check_names, check_same, without_nullability
+from lockstep.connect.sinks.schemas import check_key, check_names, check_same, without_nullability
 from lockstep.connect.specs import PostgresSink
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
@@ -116,13 +116,7 @@ class PostgresSinkSide:
         place = f"table {self._spec.table}"
         check_names(place, schema, EPOCH_COLUMN)
         check_names(place, schema, ROW_COLUMN)
-        unknown = [name for name in self._spec.key if name not in schema.names]
-        if unknown:
-            raise ConnectError(
-                "LS0501",
-                f"the key of {place} names {', '.join(unknown)}",
-                why=f"the output has: {', '.join(schema.names)}.",
-            )
+        check_key(place, self._spec.key, schema)
         long = [name for name in schema.names if len(name.encode()) > 63]
         if long:
             raise ConnectError("LS0501", f"Postgres cuts names after 63 bytes: {long[0]}", hint="rename the column.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from lockstep.errors import ConnectError
@@ -31,6 +33,17 @@ def check_same(place: str, made_for: pa.Schema, wanted: pa.Schema) -> None:
         why="; ".join(changes or ["the order of the columns is another"]) + ".",
         hint="write to a new place, or give the job its old columns back.",
     )
+
+
+def check_key(place: str, key: Sequence[str], schema: pa.Schema) -> None:
+    """LS0501 if the key of a sink names a column that the output does not have."""
+    unknown = [name for name in key if name not in schema.names]
+    if unknown:
+        raise ConnectError(
+            "LS0501",
+            f"the key of {place} names {', '.join(unknown)}",
+            why=f"the output has: {', '.join(schema.names)}.",
+        )
 
 
 def check_names(place: str, schema: pa.Schema, reserved: str) -> None:

@@ -20,7 +20,7 @@ from lockstep.connect.protocols import Output, Place, Publication, Stager
 from lockstep.connect.sinks.arrow_stage import ArrowStage
 from lockstep.connect.sinks.manifests import newer_version
 from lockstep.connect.sinks.order import check_order, owned_by_another
-from lockstep.connect.sinks.schemas import check_names, check_same, without_nullability
+from lockstep.connect.sinks.schemas import check_key, check_names, check_same, without_nullability
 from lockstep.connect.sinks.sqlite_values import column_type, from_sqlite, to_sqlite
 from lockstep.connect.specs import SqliteSink
 from lockstep.errors import ConnectError
@@ -129,14 +129,9 @@ class SqliteSinkSide:
                 time.sleep(_RETRY_S)
 
     def _check_columns(self, schema: pa.Schema) -> None:
-        check_names(f"table {self._spec.table}", schema, EPOCH_COLUMN)
-        unknown = [name for name in self._spec.key if name not in schema.names]
-        if unknown:
-            raise ConnectError(
-                "LS0501",
-                f"the key of table {self._spec.table} names {', '.join(unknown)}",
-                why=f"the output has: {', '.join(schema.names)}.",
-            )
+        place = f"table {self._spec.table}"
+        check_names(place, schema, EPOCH_COLUMN)
+        check_key(place, self._spec.key, schema)
         lowered = [name.lower() for name in schema.names]
         twice = sorted({name for name in lowered if lowered.count(name) > 1})
         if twice:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 SHARE_MAX = 0.02
 """Of a replica's time that may go into digests of its state."""
 FIRST_EPOCH = 10
-"""The first state that is compared. The first time that a process reads its state takes some seconds, of which the
-epochs feel as much as one core makes them; this soon after the start they are slow anyway."""
+"""The first state that is compared. The first time that a process reads its state takes longest, and with one core the
+epochs wait for it; this soon after the start they are slow anyway."""
 _DOUBLINGS_MAX = 16
 
 
