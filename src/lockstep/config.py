@@ -151,6 +151,8 @@ class ReplicaSettings(_Strict):
 class Settings(_Strict):
     """All of `lockstep.toml`."""
 
+    store: str = f"sqlite:{STORE_FOLDER}"
+    """The address of the job's store (ledger, leases, facts). ``sqlite:FOLDER`` is embedded, in a folder here."""
     run: RunSettings = RunSettings()
     spark: SparkSettings = SparkSettings()
     replica: Mapping[str, ReplicaSettings] = Field(default_factory=dict)

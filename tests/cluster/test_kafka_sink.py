@@ -118,7 +118,7 @@ def test_replicas_that_race_for_every_epoch(
         thread.join(60)
     assert by["r0"] == by["r1"]
     assert len(by["r0"]) == epochs
-    taken = [text for _, _, kind, _, text in open_store(place.store, place.job).events() if kind == "kafka-writer"]
+    taken = [text for _, _, kind, _, text in open_store(place.home, place.job).events() if kind == "kafka-writer"]
     assert len(taken) > 1, "they took turns"
     assert broker.committed(name) == expected(epochs)
 
@@ -140,7 +140,7 @@ def test_another_job_or_another_run_is_refused(broker: Broker, topic: Topics, pl
     opened(broker, name, place).close()
     opened(broker, name, place).close()
     with pytest.raises(LockstepError, match="LS0503"):
-        opened(broker, name, Place(tmp_path, place.store, "another"))
+        opened(broker, name, Place(tmp_path, place.home, "another"))
     with pytest.raises(LockstepError, match=r"LS0503 .* another run"):
         opened(broker, name, Place(tmp_path, tmp_path / "elsewhere", "job"))
     with pytest.raises(LockstepError, match="LS0512"):

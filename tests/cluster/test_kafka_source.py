@@ -86,7 +86,7 @@ def test_malformed_records_become_dead_letters_once(
     replica = sealing(kafka(name, servers=broker.servers, schema="n bigint"))
     assert drained(replica) == [1]
     replica.read(1)
-    letters = list(DeadLetters(place.store, place.job, replica.store).letters())
+    letters = list(DeadLetters(place.home, place.job, replica.store).letters())
     assert [(one.source, one.partition, one.offset, one.record) for one in letters] == [
         (SOURCE, f"{name}/0", 0, "not json"),
         (SOURCE, f"{name}/0", 2, '{"n": "x"}'),

@@ -193,7 +193,7 @@ def _staged_in_order(side: SinkSide, schema: pa.Schema, rows: list[dict[str, Any
 
 def test_a_table_has_one_owner_one_shape_and_is_never_a_strangers(sink: Sink) -> None:
     sink.open().close()
-    other_job = Place(sink.place.project, sink.place.store, "other")
+    other_job = Place(sink.place.project, sink.place.home, "other")
     more = SCHEMA.append(pa.field("more", pa.int64()))
     assert _code(lambda: sink.open(sink="other")) == "LS0503"
     assert _code(lambda: sink.open(place=other_job)) == "LS0503"

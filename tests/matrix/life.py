@@ -299,7 +299,7 @@ class Life:
 
     def _restart(self, name: str, partitions: int) -> None:
         """Start it, and see that it goes on from the checkpoint that it has."""
-        folder = self._trial.place.store / "jobs" / self._trial.graph.name / "replicas" / name
+        folder = self._trial.place.home / "jobs" / self._trial.graph.name / "replicas" / name
         checkpoints = checkpoint_folders(folder, len(self._trial.graph.stages))
         before = [path.stat().st_ino for path in checkpoints]
         self._start(name, partitions)

@@ -96,7 +96,7 @@ def test_bad_lines_beyond_the_limit_stop_the_job_before_it_publishes(trial: NewT
 
 
 def _letters(ran: Trial) -> list[Letter]:
-    with closing(DeadLetters(ran.place.store, ran.graph.name, ran.store)) as letters:
+    with closing(DeadLetters(ran.place.home, ran.graph.name, ran.store)) as letters:
         return list(letters.letters())
 
 

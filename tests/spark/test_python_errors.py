@@ -47,7 +47,7 @@ def _job(**functions: Any) -> ls.Job:
 
 
 def _letters(ran: Trial) -> list[Row]:
-    journal = open_journal(ran.place.store, journal_name(ran.place.job), parse_schema(SCHEMA))
+    journal = open_journal(ran.place.home, journal_name(ran.place.job), parse_schema(SCHEMA))
     rows = [row for batch in journal.read(0, 0, journal.ends()[0]) for row in batch.to_pylist()]
     journal.close()
     return rows

@@ -106,7 +106,7 @@ def _opened(context: typer.Context, job: str | None) -> Iterator[tuple[str, Dead
     from lockstep.store.dead_letters import DeadLetters
 
     project = project_of(context)
-    with project.open_store(job) as (name, store), closing(DeadLetters(project.store, name, store)) as letters:
+    with project.open_store(job) as (name, store), closing(DeadLetters(project.home, name, store)) as letters:
         yield name, letters
 
 
@@ -128,7 +128,7 @@ def _put_back(
 
     project = project_of(context)
     with project.open_store(name) as (_, store):
-        place = Place(project.folder, project.store, name)
+        place = Place(project.folder, project.home, name)
         return put_back(place, store, letters, chosen, whole_record=whole_record)
 
 

@@ -192,13 +192,15 @@ def _settings(project: Project) -> Finding:
 
 def _jobs(project: Project) -> Finding:
     """Whether this version can read the stores of the jobs that are here."""
-    jobs = project.jobs()
-    for job in jobs:
-        try:
+    job = ""
+    try:
+        jobs = project.jobs()
+        for job in jobs:
             with project.open_store(job):
                 pass
-        except LockstepError as error:
-            return Finding("store", "fail", f'job "{job}": {error.fact}. {error.why}', error.hint)
+    except LockstepError as error:
+        whose = f'job "{job}": ' if job else ""
+        return Finding("store", "fail", f"{whose}{error.fact}. {error.why}", error.hint)
     return Finding("store", "ok", f"readable, jobs: {', '.join(jobs)}" if jobs else "no job has run here yet")
 
 

@@ -89,14 +89,14 @@ def socket_(
 
     _check_remote(host, listen=listen, allow_remote=allow_remote)
     project = project_of(context)
-    is_new = journal not in list_journals(project.store)
+    is_new = journal not in list_journals(project.home)
     wanted = schema or (TEXT_SCHEMA if is_new and format == Format.text else None)
     tally = IngestTally(journal)
     with ExitStack() as stack:
         target = stack.enter_context(opened_journal(project, journal, wanted, partitions))
         # Made when the first line is refused: most journals never have it.
         name = dead_letters.journal_name(journal + INGEST)
-        aside = cache(lambda: stack.enter_context(closing(dead_letters.open_letters(project.store, name))))
+        aside = cache(lambda: stack.enter_context(closing(dead_letters.open_letters(project.home, name))))
         keeper = Keeper(target, aside, tally, format)
         stop = stack.enter_context(stop_on_signals())
         try:

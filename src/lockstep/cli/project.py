@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,18 +25,26 @@ class Project:
     folder: Path
 
     @property
-    def store(self) -> Path:
-        """Where the project's jobs and journals live."""
+    def home(self) -> Path:
+        """Where the project's journals and everything else of Lockstep's on this host is."""
         # Imported late, here and elsewhere: pydantic takes a tenth of a second to load, and `plan` does not need it.
         from lockstep.config import STORE_FOLDER
 
         return self.folder / STORE_FOLDER
 
+    @cached_property
+    def address(self) -> str:
+        """Where the stores of the project's jobs are."""
+        from lockstep.config import load_settings
+        from lockstep.store.opening import absolute
+
+        return absolute(load_settings(self.folder).store, self.folder)
+
     def jobs(self) -> list[str]:
         """The names of the jobs that have run here."""
-        from lockstep.store.sqlite_store import list_jobs
+        from lockstep.store.opening import list_jobs
 
-        return list_jobs(self.store)
+        return list_jobs(self.address)
 
     def job(self, name: str | None) -> str:
         """``name`` if there is such a job; without a name, the only job there is."""
@@ -44,7 +53,7 @@ class Project:
             raise EnvironmentError_(
                 "LS0003",
                 f"no job has run in {self.folder}",
-                why=f"there is no {self.store.name}/jobs in it.",
+                why=f"there is no {self.home.name}/jobs in it.",
                 hint="start one with `lockstep run job.py`, or name its folder: lockstep --project DIR ...",
             )
         if name in jobs:
@@ -56,10 +65,10 @@ class Project:
     @contextmanager
     def open_store(self, name: str | None) -> Iterator[tuple[str, Store]]:
         """The job's name and its store, closed at the end."""
-        from lockstep.store.sqlite_store import open_store
+        from lockstep.store.opening import open_store
 
         job = self.job(name)
-        store = open_store(self.store, job)
+        store = open_store(self.address, job)
         try:
             yield job, store
         finally:

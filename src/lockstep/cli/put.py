@@ -206,7 +206,7 @@ def opened_journal(project: Project, name: str, schema: str | None, partitions: 
     from lockstep.plan.schema import parse_schema
     from lockstep.store.journal import open_journal
 
-    target = open_journal(project.store, name, parse_schema(schema) if schema else None, partitions)
+    target = open_journal(project.home, name, parse_schema(schema) if schema else None, partitions)
     try:
         yield target
     finally:

@@ -41,7 +41,7 @@ def status(
     from lockstep.store.dead_letters import DeadLetters
 
     project = project_of(context)
-    with project.open_store(job) as (name, store), closing(DeadLetters(project.store, name, store)) as dead_letters:
+    with project.open_store(job) as (name, store), closing(DeadLetters(project.home, name, store)) as dead_letters:
         overview = Watcher(store, dead_letters).look(wall_us())
         report = _report(name, store, overview)
     if as_json:

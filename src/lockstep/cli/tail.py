@@ -75,7 +75,7 @@ def sink_path(project: Project, place: str) -> Path:
     for path in (project.folder / place, Path(place)):
         if path.exists():
             return path
-    journals = list_journals(project.store)
+    journals = list_journals(project.home)
     near = difflib.get_close_matches(place, journals, n=1)
     raise EnvironmentError_(
         "LS0010",
@@ -92,7 +92,7 @@ def _journal(project: Project, place: str) -> str | None:
 
     if (project.folder / place).exists():
         return None
-    return place if place in list_journals(project.store) else None
+    return place if place in list_journals(project.home) else None
 
 
 def _reader(project: Project, place: str) -> Reader:
@@ -140,7 +140,7 @@ def _rows(table: Any) -> Iterator[dict[str, Any]]:
 def _tail_journal(project: Project, name: str, last: int, *, follow: bool, as_json: bool) -> None:
     from lockstep.store.journal import open_journal
 
-    journal = open_journal(project.store, name)
+    journal = open_journal(project.home, name)
     try:
         printer = RowPrinter(journal.schema.names)
         begins = journal.begins()

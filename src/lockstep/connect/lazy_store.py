@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lockstep.connect.protocols import Place
+from lockstep.store.opening import open_store
 from lockstep.store.protocols import Store
-from lockstep.store.sqlite_store import open_store
 
 
 class LazyStore:

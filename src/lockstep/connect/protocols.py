@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from lockstep.plan.specs import Guarantee
+from lockstep.store.opening import address_in
 from lockstep.store.protocols import Entry, Holder, Item, Positions
 
 StageFormat = Literal["parquet", "jsonl", "arrow"]
@@ -169,14 +170,22 @@ class SinkSide(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a working side works: the project folder, the store's folder in it, and for whom."""
+    """Where a working side works: the project folder, and for whom."""
 
     project: Path
-    store: Path
+    home: Path
+    """Where Lockstep keeps what it has on this host: journals, staged files, checkpoints (".lockstep")."""
     job: str
     publications_kept: int = 55
     """How many publications a sink without a fence of its own remembers, to compare with those who come second: as far
     as one may be behind (``behind_epochs_max``; its default stands here, for those who only read or stage)."""
+    address: str = ""
+    """Where the job's store is; empty: in ``home``."""
+
+    @property
+    def store(self) -> str:
+        """The address of the job's store."""
+        return self.address or address_in(self.home)
 
 
 __all__ = [

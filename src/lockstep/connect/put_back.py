@@ -217,7 +217,7 @@ class _Doing:
     def _is_there(self, group: _Group) -> bool:
         if isinstance(group.spec, FilesSource):
             return self._path(group.spec, group).exists()
-        with closing(open_journal(self.place.store, group.spec.name)) as journal:
+        with closing(open_journal(self.place.home, group.spec.name)) as journal:
             return journal.was_appended(self._key(group))
 
     def _where(self, group: _Group) -> str:
@@ -234,7 +234,7 @@ class _Doing:
 
     def _put(self, group: _Group) -> None:
         if isinstance(group.spec, JournalSource):
-            with closing(open_journal(self.place.store, group.spec.name)) as journal:
+            with closing(open_journal(self.place.home, group.spec.name)) as journal:
                 journal.append_once(self._originals_of(group).cast(journal.schema), self._key(group))
         elif group.header is None:
             self._write(self._path(group.spec, group), _file_of(self._originals_of(group), group.spec.format))

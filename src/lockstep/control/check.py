@@ -33,7 +33,7 @@ from lockstep.runtime.failures import explained_failure
 from lockstep.runtime.replica import source_frames
 from lockstep.runtime.spark.environment import RESULT_PINS, environment_hash, open_session, process_environment
 from lockstep.runtime.spec import ReplicaSpec
-from lockstep.store.sqlite_store import list_jobs, open_store
+from lockstep.store.opening import absolute, list_jobs, open_store
 
 _WHY = {
     "files": "each epoch becomes visible by one manifest that can be made only once",
@@ -104,7 +104,7 @@ def check_job(loaded: LoadedJob, project: Path, spark_overrides: Mapping[str, An
     refuse_pinned(settings)
     steps: list[StepFound] = []
     stages = _compiled(loaded, graph, settings, project, steps)
-    epoch, obstacles = _existing(graph, (project / STORE_FOLDER).resolve())
+    epoch, obstacles = _existing(graph, absolute(settings.store, project))
     return Found(
         job=graph.name,
         output_mode=", ".join(stage.output_mode for stage in stages),
@@ -149,7 +149,8 @@ def _compiled(
     with tempfile.TemporaryDirectory(prefix="lockstep-check-") as folder:
         spec = ReplicaSpec(
             project=str(project.resolve()),
-            store=str((project / STORE_FOLDER).resolve()),
+            home=str((project / STORE_FOLDER).resolve()),
+            address=absolute(settings.store, project),
             job=graph.name,
             job_file=str(loaded.path),
             code_hash=loaded.code_hash,
@@ -231,11 +232,11 @@ def _not_started(error: Exception, log: Path) -> LockstepError:
     )
 
 
-def _existing(graph: Graph, store_folder: Path) -> tuple[int | None, list[str]]:
+def _existing(graph: Graph, address: str) -> tuple[int | None, list[str]]:
     """How far the job is in this folder, and what keeps it from going on with this plan."""
-    if graph.name not in list_jobs(store_folder):
+    if graph.name not in list_jobs(address):
         return None, []
-    store = open_store(store_folder, graph.name)
+    store = open_store(address, graph.name)
     try:
         head, plan, environment = store.head(), store.fact("plan"), store.fact("environment")
     finally:

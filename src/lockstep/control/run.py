@@ -41,8 +41,9 @@ from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.runtime.state.recovery import VERSION, VERSION_FROM
 from lockstep.runtime.steps import run
+from lockstep.store.opening import absolute, open_store
 from lockstep.store.protocols import Store
-from lockstep.store.sqlite_store import LEDGER_FILE, open_store
+from lockstep.store.sqlite_store import LEDGER_FILE
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def prepare_run(
     refuse_pinned(settings)
     find_java()
     folder = (project / STORE_FOLDER).resolve()
-    store = open_store(folder, graph.name)
+    address = absolute(settings.store, project)
+    store = open_store(address, graph.name)
     identity = str(os.getpid())
     lock = _locked(folder, store, graph.name)
     try:
@@ -103,7 +105,8 @@ def _ready(
     job_file = save_code(loaded, job_folder(folder, graph.name) / "code" / loaded.code_hash[:16])
     template = ReplicaSpec(
         project=str(project.resolve()),
-        store=str(folder),
+        home=str(folder),
+        address=absolute(settings.store, project),
         job=graph.name,
         job_file=f"{job_file}:{loaded.variable}",
         code_hash=code_hash,
@@ -115,7 +118,7 @@ def _ready(
 
 
 def _supervisor(graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str) -> Supervisor:
-    place = Place(Path(template.project), Path(template.store), template.job)
+    place = Place(Path(template.project), Path(template.home), template.job, address=template.address)
     sources: dict[str, SourceSide] = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
     inside = [*(boundary.name for boundary in graph.boundaries), *(loop_journal(head) for head in graph.loops)]
     sources |= {name: StageTrimmer(name, place) for name in inside}
@@ -127,7 +130,7 @@ def _supervisor(graph: Graph, settings: Settings, store: Store, template: Replic
         side.start()
     machine = MachineProcesses(template, settings)
     spares = Spares(store, template, settings, replica_names(settings.run.replicas), machine)
-    holder = partial(lock_holder, _ledger(place.store, place.job))
+    holder = partial(lock_holder, _ledger(place.home, place.job))
     around = Surroundings(start=spares, reserve=spares, lock_holder=holder)
     return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around)
 

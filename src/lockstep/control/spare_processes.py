@@ -121,7 +121,7 @@ class MachineProcesses:
     ) -> None:
         self._settings = settings
         self._elapsed_s = elapsed_s
-        self._folder = job_folder(Path(template.store), template.job) / FOLDER
+        self._folder = job_folder(Path(template.home), template.job) / FOLDER
         # Of an earlier run that was killed; its processes have ended.
         shutil.rmtree(self._folder, ignore_errors=True)
         self._booting: list[_Booting] = []

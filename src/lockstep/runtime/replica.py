@@ -69,8 +69,8 @@ from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.recovery import prepare
 from lockstep.runtime.state.state_reports import StateReports
 from lockstep.store.dead_letters import DeadLetterWriter
+from lockstep.store.opening import open_store
 from lockstep.store.protocols import Holder, Store
-from lockstep.store.sqlite_store import open_store
 
 _POLL_S = 0.05
 
@@ -426,7 +426,7 @@ def compiled(
         cloudpickle.register_pickle_by_value(sys.modules[name])
     frames = source_frames(session, spec, drain_flag, tasks_max, gate)
     graph = job.job.graph()
-    dead_letters = DeadLetterWriter(spec.store, spec.job, readings((one.id, one.spec) for one in graph.sources))
+    dead_letters = DeadLetterWriter(spec.home, spec.job, readings((one.id, one.spec) for one in graph.sources))
     return compile_job(graph, frames, dead_letters, one_task=is_one_task(session, tasks_max))
 
 
@@ -471,7 +471,8 @@ def source_frames(
         ddl = step.spec.schema.ddl()
         options = SourceOptions(
             project=spec.project,
-            store=spec.store,
+            home=spec.home,
+            address=spec.address,
             job=spec.job,
             source=step.id,
             spec={"kind": step.spec.kind, **step.spec.to_json()},
@@ -525,7 +526,7 @@ def run_replica(spec: ReplicaSpec, orders: Orders, phases: Phases, ready: Ready 
     lock = locked(spec.folder / "lock", orders.drain)
     if lock is None:
         os._exit(EXIT_DRAINED)
-    store = open_store(Path(spec.store), spec.job)
+    store = open_store(spec.store, spec.job)
     holder = store.begin(spec.replica, os.getpid())
     replica = Replica(spec, store, holder, phases, ready)
     replica.drain = orders.drain

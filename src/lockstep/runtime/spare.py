@@ -20,8 +20,8 @@ from lockstep.runtime.spark.boot import booting_pid, outlive_parent
 from lockstep.runtime.spark.duty_cycle import DutyCycle
 from lockstep.runtime.spark.environment import open_session
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.store.opening import open_store
 from lockstep.store.protocols import Store
-from lockstep.store.sqlite_store import open_store
 
 READY = "ready"
 """A file in the spare's folder: it has booted and is warm."""
@@ -59,7 +59,7 @@ def _slowed_down(spec: ReplicaSpec, orders: Orders) -> DutyCycle | None:
 
 
 def _booted(spec: ReplicaSpec, folder: Path, orders: Orders) -> Ready:
-    store = open_store(Path(spec.store), spec.job)
+    store = open_store(spec.store, spec.job)
     job = load(spec, store)
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from lockstep.config import Settings
 from lockstep.connect.protocols import Place
 from lockstep.credentials import write_private
+from lockstep.store.opening import address_in
 
 EXIT_DRAINED = 0
 EXIT_FAILED = 1
@@ -29,13 +30,16 @@ class ReplicaSpec:
     """One start of one replica."""
 
     project: str
-    store: str
+    home: str
+    """Where Lockstep keeps what it has on this host (".lockstep")."""
     job: str
     job_file: str
     code_hash: str
     replica: str
     seed: Seed
     settings: dict[str, Any]
+    address: str = ""
+    """Where the job's store is; empty: in ``home``."""
     jvm: list[str] = field(default_factory=list)
     """The command of its JVM, to be started before anything is loaded; empty: PySpark starts one."""
     jvm_conf: dict[str, str] = field(default_factory=dict)
@@ -54,28 +58,33 @@ class ReplicaSpec:
     def place(self) -> Place:
         """Where connectors work."""
         kept = self.parsed_settings().run.behind_epochs_max
-        return Place(Path(self.project), Path(self.store), self.job, kept)
+        return Place(Path(self.project), Path(self.home), self.job, kept, self.address)
+
+    @property
+    def store(self) -> str:
+        """The address of the job's store."""
+        return self.address or address_in(Path(self.home))
 
     @property
     def folder(self) -> Path:
         """The replica's own folder: checkpoint, scratch space, log."""
-        return replica_folder(Path(self.store), self.job, self.replica)
+        return replica_folder(Path(self.home), self.job, self.replica)
 
     @property
     def tables(self) -> Path:
         """Where the copies of the job's tables are."""
-        return job_folder(Path(self.store), self.job) / "tables"
+        return job_folder(Path(self.home), self.job) / "tables"
 
     def parsed_settings(self) -> Settings:
         """The settings as they were validated by the supervisor."""
         return Settings.model_validate(self.settings)
 
 
-def job_folder(store: Path, job: str) -> Path:
-    """Everything of one job in the store's folder."""
-    return store / "jobs" / job
+def job_folder(home: Path, job: str) -> Path:
+    """Everything of one job on this host."""
+    return home / "jobs" / job
 
 
-def replica_folder(store: Path, job: str, replica: str) -> Path:
+def replica_folder(home: Path, job: str, replica: str) -> Path:
     """Everything of one replica."""
-    return job_folder(store, job) / "replicas" / replica
+    return job_folder(home, job) / "replicas" / replica

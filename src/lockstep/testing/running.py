@@ -219,7 +219,7 @@ def _places(spec: SinkSpec) -> list[str]:
 
 
 def _dead_letters(trial: Trial) -> pa.Table:
-    journal = open_journal(trial.place.store, journal_name(trial.graph.name), parse_schema(SCHEMA))
+    journal = open_journal(trial.place.home, journal_name(trial.graph.name), parse_schema(SCHEMA))
     try:
         begins, ends = journal.begins(), journal.ends()
         batches = [batch for part in ends for batch in journal.read(part, begins[part], ends[part])]

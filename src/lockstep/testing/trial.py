@@ -91,7 +91,7 @@ class Trial:
         own.dataSource.register(LockstepSource)
         spec = ReplicaSpec(
             project=str(self.folder),
-            store=str(self._store_folder),
+            home=str(self._store_folder),
             job=self.graph.name,
             job_file="",
             code_hash=CODE,

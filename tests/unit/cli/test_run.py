@@ -40,7 +40,7 @@ class PretendedReplica:
     def __init__(self, spec: ReplicaSpec, **_: Any) -> None:
         self._spec = spec
         self._code: int | None = None
-        self._store = open_store(Path(spec.store), spec.job)
+        self._store = open_store(Path(spec.home), spec.job)
         self._holder = self._store.begin(spec.replica, os.getpid())
         self.pid = os.getpid()
 

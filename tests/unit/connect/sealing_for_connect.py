@@ -18,7 +18,7 @@ class Sealing:
 
     def __init__(self, place: Place, spec: Any, replica: str = "r0") -> None:
         self.place = place
-        self.store: Store = open_store(place.store, place.job)
+        self.store: Store = open_store(place.home, place.job)
         self.side: SourceSide = source_side(spec, place, SOURCE)
         self._holder = self.store.begin(replica, pid=1)
 

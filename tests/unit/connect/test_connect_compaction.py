@@ -129,7 +129,7 @@ def test_a_manifest_inside_a_compacted_range_is_ignored_and_removed(place: Place
 
 def test_killed_before_any_step_nothing_is_lost_or_seen_twice(place: Place) -> None:
     for step in range(1, 60):
-        where = Place(place.project / str(step), place.store, "job")
+        where = Place(place.project / str(step), place.home, "job")
         _filled(where, 6)
 
         def act(number: int = step, target: Place = where) -> None:
@@ -232,7 +232,7 @@ def test_a_growing_sink_is_one_range_until_it_is_full_and_its_last_file_is_fille
 def test_a_growing_sink_killed_before_any_step_loses_nothing(place: Place) -> None:
     """The same as above where there is a range to continue, whose last file is written anew."""
     for step in range(1, 60):
-        where = Place(place.project / str(step), place.store, "job")
+        where = Place(place.project / str(step), place.home, "job")
         side = _filled(where, 6)
         compact(where.project / "out", keep_last=2)
         for epoch in (6, 7, 8):
@@ -339,7 +339,7 @@ def test_a_year_of_epochs_opens_at_once(place: Place, monkeypatch: pytest.Monkey
 
 
 def test_the_supervisor_compacts_by_itself_and_says_once_what_stops_it(place: Place) -> None:
-    store = open_store(place.store, "job")
+    store = open_store(place.home, "job")
     folder = place.project / "out"
     compactor = Compactor([folder], RunSettings(), store)
     compactor.compact(folder)

@@ -179,7 +179,7 @@ def test_a_stager_without_rows_makes_no_file_and_an_abandoned_one_leaves_none(pl
 
 def test_a_staged_file_from_elsewhere_is_not_published(place: Place) -> None:
     side = files_sink(place)
-    stager = files_sink(Place(place.project / "elsewhere", place.store, "job")).stager(0, HOLDER, 0)
+    stager = files_sink(Place(place.project / "elsewhere", place.home, "job")).stager(0, HOLDER, 0)
     stager.write(rows_of(0).to_batches()[0])
     staged = stager.finish()
     assert staged is not None
@@ -224,7 +224,7 @@ def test_a_place_has_one_owner_one_schema_and_one_format(place: Place) -> None:
     files_sink(place)
     cases: list[tuple[Any, str, Place, pa.Schema, str]] = [
         (files("out"), "other", place, SCHEMA, "LS0503"),
-        (files("out"), "alerts", Place(place.project, place.store, "other"), SCHEMA, "LS0503"),
+        (files("out"), "alerts", Place(place.project, place.home, "other"), SCHEMA, "LS0503"),
         (files("out"), "alerts", place, pa.schema([("n", pa.string()), ("s", pa.string())]), "LS0512"),
         (files("out"), "alerts", place, SCHEMA.append(pa.field("__epoch", pa.int64())), "LS0501"),
         (files("out", format="jsonl"), "alerts", place, SCHEMA, "LS0512"),
@@ -305,7 +305,7 @@ def test_a_full_disk_while_staging_leaves_no_file(place: Place, monkeypatch: pyt
 def test_killed_before_any_step_the_epoch_is_whole_or_absent_and_the_next_replica_goes_on(place: Place) -> None:
     """Kill -9 before every durable step of publishing, until a run gets through without being killed."""
     for step in range(1, 50):
-        where = Place(place.project / str(step), place.store, "job")
+        where = Place(place.project / str(step), place.home, "job")
         side = files_sink(where)
         publish(side, 0)
 

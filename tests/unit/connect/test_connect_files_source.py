@@ -187,7 +187,7 @@ def test_a_file_removed_before_its_end_is_set_aside_or_stops_the_job(
 
 
 def _letters(job: Sealing) -> list[Letter]:
-    letters = DeadLetters(job.place.store, job.place.job, job.store)
+    letters = DeadLetters(job.place.home, job.place.job, job.store)
     try:
         return list(letters.letters())
     finally:

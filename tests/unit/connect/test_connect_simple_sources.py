@@ -28,7 +28,7 @@ NOW_US = 1_700_000_000_000_000
 
 
 def _append(place: Place, partition: int, numbers: range, at_us: int) -> None:
-    opened = open_journal(place.store, "log", parse_schema("n bigint"), 2, lambda: at_us)
+    opened = open_journal(place.home, "log", parse_schema("n bigint"), 2, lambda: at_us)
     opened.append(pa.record_batch({"n": pa.array(list(numbers), pa.int64())}), partition)
     opened.close()
 
@@ -58,7 +58,7 @@ def test_a_journal_keeps_what_another_job_still_needs(place: Place) -> None:
     for at in range(4):
         _append(place, 0, range(10 * at, 10 * at + 10), at)
     spec = journal("log", schema="n bigint", partitions=2)
-    fast, slow = (source_side(spec, Place(place.project, place.store, job), SOURCE) for job in ("fast", "slow"))
+    fast, slow = (source_side(spec, Place(place.project, place.home, job), SOURCE) for job in ("fast", "slow"))
     assert fast.start() == slow.start() == {"0": 0, "1": 0}
     slow.trim({"0": 20, "1": 0})
     assert fast.start() == {"0": 0, "1": 0}
@@ -100,11 +100,11 @@ def test_another_jobs_broken_store_costs_a_warning_and_trimming_that_waits(
     for at in range(4):
         _append(place, 0, range(10 * at, 10 * at + 10), at)
     spec = journal("log", schema="n bigint", partitions=2)
-    mine, other = (source_side(spec, Place(place.project, place.store, job), SOURCE) for job in ("mine", "other"))
+    mine, other = (source_side(spec, Place(place.project, place.home, job), SOURCE) for job in ("mine", "other"))
     mine.start()
     other.start()
     other.close()
-    ledger = place.store / "jobs" / "other" / "ledger.db"
+    ledger = place.home / "jobs" / "other" / "ledger.db"
     kept = ledger.read_bytes()
     harm(ledger)
     before = _written(ledger)
@@ -112,13 +112,13 @@ def test_another_jobs_broken_store_costs_a_warning_and_trimming_that_waits(
         mine.trim({"0": 40, "1": 0})
     assert mine.start() == {"0": 0, "1": 0}
     assert _written(ledger) == before, "another job's file was touched"
-    store = open_store(place.store, "mine")
+    store = open_store(place.home, "mine")
     waits = [text for _, _, kind, _, text in store.events() if kind == "retention-waits"]
     assert len(waits) == 1 and "jobs/other/ledger.db" in waits[0]
     store.close()
     ledger.unlink()
     ledger.write_bytes(kept)
-    other = source_side(spec, Place(place.project, place.store, "other"), SOURCE)
+    other = source_side(spec, Place(place.project, place.home, "other"), SOURCE)
     other.trim({"0": 20, "1": 0})
     mine.trim({"0": 40, "1": 0})
     assert mine.start() == {"0": 20, "1": 0}
@@ -130,15 +130,15 @@ def test_a_job_whose_ledger_is_gone_needs_no_journal_any_more(place: Place) -> N
     for at in range(4):
         _append(place, 0, range(10 * at, 10 * at + 10), at)
     spec = journal("log", schema="n bigint", partitions=2)
-    mine, other = (source_side(spec, Place(place.project, place.store, job), SOURCE) for job in ("mine", "other"))
+    mine, other = (source_side(spec, Place(place.project, place.home, job), SOURCE) for job in ("mine", "other"))
     mine.start()
     other.start()
     other.close()
-    (place.store / "jobs" / "other" / "ledger.db").unlink()
-    (place.store / "jobs" / "stray-file").touch()
+    (place.home / "jobs" / "other" / "ledger.db").unlink()
+    (place.home / "jobs" / "stray-file").touch()
     mine.trim({"0": 40, "1": 0})
     assert mine.start() == {"0": 40, "1": 0}
-    assert not (place.store / "jobs" / "other" / "ledger.db").exists()
+    assert not (place.home / "jobs" / "other" / "ledger.db").exists()
     mine.close()
 
 

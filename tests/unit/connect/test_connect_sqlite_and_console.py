@@ -191,7 +191,7 @@ def test_a_table_has_one_owner_one_shape_and_is_never_a_strangers(place: Place) 
     connection.execute("CREATE TABLE Mine (x)")
     connection.commit()
     connection.close()
-    other_job = Place(place.project, place.store, "other")
+    other_job = Place(place.project, place.home, "other")
     more = SCHEMA.append(pa.field("more", pa.int64()))
     cases: list[tuple[SqliteSink, str, Place, pa.Schema, str]] = [
         (sqlite("out.db", table="alerts"), "other", place, SCHEMA, "LS0503"),
@@ -309,7 +309,7 @@ def test_the_console_waits_for_whoever_prints_and_takes_over_when_its_lease_ends
 ) -> None:
     side = sink_side(console(), "show", place)
     side.open(SCHEMA)
-    store = open_store(place.store, place.job)
+    store = open_store(place.home, place.job)
     assert store.acquire("console:show", "r1.7", 0.2)
     assert publish(side, 0).by == "r0.1"
     assert capsys.readouterr().out.startswith("-- show, epoch 0")

@@ -23,7 +23,7 @@ def test_a_torn_data_file_is_said_once_and_ends_nothing(tmp_path: Path, monkeypa
     folder = tmp_path / "out"
     torn = sorted(folder.rglob("*.parquet"))[0]
     torn.write_bytes(torn.read_bytes()[:-20])
-    store = open_store(place.store, "job")
+    store = open_store(place.home, "job")
     compactor = Compactor([folder], RunSettings(compact_keep_epochs=1), store)
     compactor.compact(folder)
     compactor.compact(folder)

@@ -45,7 +45,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def store(place: Place) -> Iterator[Store]:
-    opened = open_store(place.store, place.job)
+    opened = open_store(place.home, place.job)
     yield opened
     opened.close()
 
@@ -138,7 +138,8 @@ def test_a_retired_sealer_seals_nothing_and_says_why(store: Store, place: Place)
 def _reader(place: Place, **hidden: Any) -> EpochReader:
     options = SourceOptions(
         project=str(place.project),
-        store=str(place.store),
+        home=str(place.home),
+        address="",
         job=place.job,
         source="numbers",
         spec={"kind": SPEC.kind, **SPEC.to_json()},

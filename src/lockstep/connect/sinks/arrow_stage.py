@@ -26,7 +26,7 @@ class ArrowStage:
     """The staged files of one sink."""
 
     def __init__(self, place: Place, sink_id: str) -> None:
-        self.folder = job_folder(place.store, place.job) / "staged" / checked_name("sink", sink_id)
+        self.folder = job_folder(place.home, place.job) / "staged" / checked_name("sink", sink_id)
         self._schema: pa.Schema | None = None
 
     def open(self, schema: pa.Schema) -> None:

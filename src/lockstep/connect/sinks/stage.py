@@ -28,7 +28,7 @@ class StageSinkSide:
 
     def __init__(self, spec: StageJournal, sink_id: str, place: Place, clock: Clock = wall_us) -> None:
         self._spec = spec
-        self._folder = job_folder(place.store, place.job)
+        self._folder = job_folder(place.home, place.job)
         self._stage = ArrowStage(place, sink_id)
         self._store = LazyStore(place)
         self._clock = clock

@@ -56,7 +56,7 @@ class FilesSide:
         self._folder = place.project / spec.path
         self._schema = arrow_schema(spec.schema)
         self._store = LazyStore(place)
-        self._dead_letters = DeadLetterWriter(str(place.store), place.job)
+        self._dead_letters = DeadLetterWriter(str(place.home), place.job)
         self._watch = Watch(self._folder, spec.pattern, spec.still_for_us)
         self._known: _Known | None = None
         self._trimmed_to = 0

@@ -34,7 +34,7 @@ class JournalSide:
         self._floor = f"journal-floor:{spec.name}"
         self._warned: set[str] = set()
         self._schema = arrow_schema(spec.schema)
-        self._journal = open_journal(place.store, spec.name, spec.schema, spec.partitions)
+        self._journal = open_journal(place.home, spec.name, spec.schema, spec.partitions)
 
     def start(self) -> Positions:
         """Every partition at its oldest kept record."""
@@ -82,9 +82,7 @@ class JournalSide:
             return  # whoever reads them, they stay until a person has handled them
         self._store.get().set_fact(self._floor, json.dumps(dict(positions)))
         try:
-            floors = [
-                floor for job in list_job_folders(self._place.store) if (floor := self._floor_of(job)) is not None
-            ]
+            floors = [floor for job in list_job_folders(self._place.home) if (floor := self._floor_of(job)) is not None]
         except StoreError as error:
             self._warn(error)
             return
@@ -100,7 +98,7 @@ class JournalSide:
 
     def _floor_of(self, job: str) -> dict[str, int] | None:
         """Down to where ``job`` needs the journal, None if it does not read it."""
-        fact = peek_fact(self._place.store, job, self._floor)
+        fact = peek_fact(self._place.home, job, self._floor)
         return {str(each): int(position) for each, position in json.loads(fact).items()} if fact else None
 
     def _warn(self, error: StoreError) -> None:

@@ -93,7 +93,7 @@ class KafkaSide:
         self._values = arrow_schema(spec.values)
         self._schema = arrow_schema(spec.schema).append(pa.field(POSITION, pa.int64()))
         self._store = LazyStore(place)
-        self._dead_letters = DeadLetterWriter(str(place.store), place.job)
+        self._dead_letters = DeadLetterWriter(str(place.home), place.job)
         self._watch: TopicWatch | None = None
         self._topic_id = ""
         self._shrunk_s: dict[str, float] = {}

@@ -21,7 +21,7 @@ class StageSide:
 
     def __init__(self, spec: StageSource, place: Place, source: str) -> None:
         del source
-        self._journal: SqliteJournal = open_journal(job_folder(place.store, place.job), spec.name, spec.schema)
+        self._journal: SqliteJournal = open_journal(job_folder(place.home, place.job), spec.name, spec.schema)
 
     def start(self) -> Positions:
         """Before the first record."""
@@ -59,7 +59,7 @@ class StageTrimmer(StageSide):
 
     def __init__(self, name: str, place: Place) -> None:
         self._name = name
-        self._folder = job_folder(place.store, place.job)
+        self._folder = job_folder(place.home, place.job)
 
     def start(self) -> Positions:
         """Nobody asks: whoever seals reads the journal, and has the columns."""

@@ -154,4 +154,10 @@ epoch in which the limit was passed is not published; nothing is lost.
         """Each dead letter is put back or dismissed once, so of two calls at the same time one is refused, and does
 nothing. List the letters again: those that still wait can be handled.""",
     ),
+    "LS0420": Page(
+        "an address that names no kind of store",
+        """The store of a job (ledger, leases, facts) is opened by its address, which begins with the kind of store:
+`sqlite:FOLDER` is embedded, in a folder of the project. It stands in lockstep.toml (`store = "sqlite:.lockstep"`, which
+is also what holds without it).""",
+    ),
 }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -111,7 +110,7 @@ def through_executors(
         branches=tuple(part.branch for part in compiled.sinks),
         schemas=tuple(part.schema for part in compiled.sinks),
         rows_schemas=tuple(_with_order(part) for part in compiled.sinks),
-        place=(str(place.project), str(place.store), place.job),
+        place=place,
         holder=holder,
         epoch=epoch,
     )
@@ -157,7 +156,7 @@ class StagingTask:
     schemas: tuple[pa.Schema, ...]
     rows_schemas: tuple[pa.Schema, ...]
     """The columns as they come, with what orders the rows where something does."""
-    place: tuple[str, str, str]
+    place: Place
     holder: Holder
     epoch: int
 
@@ -195,8 +194,7 @@ class StagingTask:
 
     def _stager(self, number: int) -> Stager:
         spec, step = json.loads(self.sinks)[number]
-        project, store, job = self.place
-        side = sink_side(spec, step, Place(Path(project), Path(store), job))
+        side = sink_side(spec, step, self.place)
         context = TaskContext.get()
         task = context.taskAttemptId() if context is not None else 0
         side.open(self.schemas[number])

@@ -30,8 +30,8 @@ from lockstep.plan.schema import parse_schema
 from lockstep.runtime.epoch import drain_flag as draining
 from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.spark.boot import end_with_parent
+from lockstep.store.opening import open_store
 from lockstep.store.protocols import Entry, Store
-from lockstep.store.sqlite_store import open_store
 from lockstep.store.types import arrow_schema
 
 FORMAT = "lockstep"
@@ -49,7 +49,8 @@ class SourceOptions:
     """What travels to Spark's Python processes, as JSON in one option."""
 
     project: str
-    store: str
+    home: str
+    address: str
     job: str
     source: str
     spec: dict[str, Any]
@@ -75,7 +76,7 @@ class SourceOptions:
     @property
     def place(self) -> Place:
         """Where the source's working side works."""
-        return Place(Path(self.project), Path(self.store), self.job)
+        return Place(Path(self.project), Path(self.home), self.job, address=self.address)
 
 
 class LockstepSource(DataSource):  # type: ignore[misc]
@@ -239,7 +240,7 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
 
     def _ledger(self) -> Store:
         if self._store is None:
-            self._store = open_store(Path(self._options.store), self._options.job)
+            self._store = open_store(self._options.place.store, self._options.job)
         return self._store
 
     def _working_side(self) -> SourceSide:

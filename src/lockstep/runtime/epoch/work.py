@@ -48,7 +48,7 @@ class SparkWork:
         self._python_steps = python_steps
         self._settings = settings
         self.observed = observed
-        self._dead_letters = DeadLetters(place.store, place.job, store)
+        self._dead_letters = DeadLetters(place.home, place.job, store)
         self._room = DriverRoom(settings.rows_through_driver_max)
         self._rows_last = 0
         self._copies: list[Path] = []
@@ -123,7 +123,7 @@ class SparkWork:
         pq.write_table(ours, self._divergences() / f"{epoch:012d}-{sink}-{self._holder}.parquet")
 
     def _divergences(self) -> Path:
-        folder = self._place.store / "jobs" / self._place.job / "divergences"
+        folder = self._place.home / "jobs" / self._place.job / "divergences"
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 

@@ -221,7 +221,7 @@ def prepare(
 ) -> tuple[Path, ...]:
     """Put a checkpoint for each stage in place for this start and return their folders."""
     plan = graph.fingerprint()
-    folder_of = partial(replica_folder, Path(spec.store), spec.job)
+    folder_of = partial(replica_folder, Path(spec.home), spec.job)
     checkpoints = CheckpointFolders(folder_of, len(graph.stages), store, holder, plan, version)
     time_steps = [[step.id for step in stage.event_times] for stage in graph.stages]
     prefer_peer = spec.seed == "peer"
