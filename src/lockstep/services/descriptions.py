@@ -70,6 +70,8 @@ class Launch:
     """A file that is there once ``prepare`` has been done."""
     user: User | None = None
     stop_signal: signal.Signals = signal.SIGTERM
+    host: str = HOST
+    """The address that it listens on."""
 
 
 def wish(text: str) -> Wish:
@@ -97,13 +99,16 @@ def ports_needed(wanted: Wish) -> int:
     return wanted.nodes * {"kafka": 2, "zookeeper": 3, "postgres": 1}[wanted.kind]
 
 
-def launches(wanted: Wish, tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
-    """Its nodes. ``folder`` is the service's own, ``ports`` are free ones."""
+def launches(
+    wanted: Wish, tools: Tools, folder: Path, ports: Sequence[int], hosts: Sequence[str] = (HOST,)
+) -> list[Launch]:
+    """Its nodes, spread over ``hosts`` in turn. ``folder`` is the service's own, ``ports`` are free ones."""
+    places = [hosts[number % len(hosts)] for number in range(wanted.nodes)]
     if wanted.kind == "kafka":
-        return _kafka(wanted.nodes, tools, folder, ports)
+        return _kafka(places, tools, folder, ports)
     if wanted.kind == "zookeeper":
-        return _zookeeper(wanted.nodes, tools, folder, ports)
-    return [_postgres(tools, folder, ports[0])]
+        return _zookeeper(places, tools, folder, ports)
+    return [_postgres(places[0], tools, folder, ports[0])]
 
 
 def address(nodes: Sequence[Launch], kind: Kind) -> str:
@@ -113,9 +118,9 @@ def address(nodes: Sequence[Launch], kind: Kind) -> str:
     """
     if kind == "postgres":
         node = nodes[0]
-        where = f"host={HOST} port={node.port} user={POSTGRES_USER} dbname=postgres"
+        where = f"host={node.host} port={node.port} user={POSTGRES_USER} dbname=postgres"
         return f"{where} passfile={node.folder / PASSWORD_FILE}"
-    return ",".join(f"{HOST}:{node.port}" for node in nodes)
+    return ",".join(f"{node.host}:{node.port}" for node in nodes)
 
 
 def kafka_pom() -> str:
@@ -134,18 +139,19 @@ def kafka_pom() -> str:
     )
 
 
-def _kafka(nodes: int, tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
+def _kafka(hosts: Sequence[str], tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
+    nodes = len(hosts)
     clients, controllers = ports[:nodes], ports[nodes:]
-    voters = ",".join(f"{index + 1}@{HOST}:{port}" for index, port in enumerate(controllers))
+    voters = ",".join(f"{index + 1}@{hosts[index]}:{port}" for index, port in enumerate(controllers))
     found = []
-    for index in range(nodes):
+    for index, host in enumerate(hosts):
         own = folder / f"{index + 1}"
         settings = {
             "process.roles": "broker,controller",
             "node.id": index + 1,
             "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://{HOST}:{clients[index]},CONTROLLER://{HOST}:{controllers[index]}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{clients[index]}",
+            "listeners": f"PLAINTEXT://{host}:{clients[index]},CONTROLLER://{host}:{controllers[index]}",
+            "advertised.listeners": f"PLAINTEXT://{host}:{clients[index]}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": own / "data",
@@ -164,6 +170,7 @@ def _kafka(nodes: int, tools: Tools, folder: Path, ports: Sequence[int]) -> list
                 {"server.properties": _properties(settings)},
                 (*on_path, "kafka.tools.StorageTool", "format", "-t", _KAFKA_CLUSTER, "-c", config),
                 "data/meta.properties",
+                host=host,
             )
         )
     return found
@@ -192,14 +199,15 @@ def _small_kafka(nodes: int) -> dict[str, object]:
     }
 
 
-def _zookeeper(nodes: int, tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
+def _zookeeper(hosts: Sequence[str], tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
+    nodes = len(hosts)
     clients, peers, elections = ports[:nodes], ports[nodes : 2 * nodes], ports[2 * nodes :]
     ensemble = {
-        f"server.{index + 1}": f"{HOST}:{peer}:{election}"
+        f"server.{index + 1}": f"{hosts[index]}:{peer}:{election}"
         for index, (peer, election) in enumerate(zip(peers, elections, strict=True))
     }
     found = []
-    for index in range(nodes):
+    for index, host in enumerate(hosts):
         own = folder / f"{index + 1}"
         settings = {
             "tickTime": 500,
@@ -207,7 +215,7 @@ def _zookeeper(nodes: int, tools: Tools, folder: Path, ports: Sequence[int]) -> 
             "syncLimit": 4,
             "dataDir": own / "data",
             "clientPort": clients[index],
-            "clientPortAddress": HOST,
+            "clientPortAddress": host,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr,ruok",
             "maxClientCnxns": 0,
@@ -223,15 +231,16 @@ def _zookeeper(nodes: int, tools: Tools, folder: Path, ports: Sequence[int]) -> 
                 (*java, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(own / "zoo.cfg")),
                 readiness.zookeeper_serves,
                 {"zoo.cfg": _properties(settings), "data/myid": f"{index + 1}\n"},
+                host=host,
             )
         )
     return found
 
 
-def _postgres(tools: Tools, folder: Path, port: int) -> Launch:
+def _postgres(host: str, tools: Tools, folder: Path, port: int) -> Launch:
     own = folder / "1"
     data = str(own / "data")
-    settings = {"listen_addresses": HOST, "port": port, "unix_socket_directories": "", "shared_buffers": "16MB"}
+    settings = {"listen_addresses": host, "port": port, "unix_socket_directories": "", "shared_buffers": "16MB"}
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     init = ("-D", data, "-U", POSTGRES_USER, f"--pwfile={own / _PASSWORD_ONCE}", "--auth=scram-sha-256")
     return Launch(
@@ -246,16 +255,17 @@ def _postgres(tools: Tools, folder: Path, port: int) -> Launch:
         tools.user,
         # A fast shutdown; SIGTERM would wait for every client to leave.
         signal.SIGINT,
+        host,
     )
 
 
-def password_files(port: int, password: str) -> dict[str, str]:
+def password_files(port: int, password: str, host: str = HOST) -> dict[str, str]:
     """The file for clients, and the one that ``initdb`` reads once.
 
     >>> password_files(5432, "secret")
     {'pgpass': '127.0.0.1:5432:*:lockstep:secret\\n', 'password': 'secret\\n'}
     """
-    return {PASSWORD_FILE: f"{HOST}:{port}:*:{POSTGRES_USER}:{password}\n", _PASSWORD_ONCE: f"{password}\n"}
+    return {PASSWORD_FILE: f"{host}:{port}:*:{POSTGRES_USER}:{password}\n", _PASSWORD_ONCE: f"{password}\n"}
 
 
 def _properties(settings: Mapping[str, object]) -> str:

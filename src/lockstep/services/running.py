@@ -36,6 +36,7 @@ from lockstep.services.descriptions import (
     wish,
 )
 from lockstep.services.finding import Available, Missing, available
+from lockstep.services.hosts import Host
 from lockstep.services.installing import fetch_kafka
 
 READY_TIMEOUT_S = 120.0
@@ -56,11 +57,12 @@ Say = Callable[[str], None]
 class Node:
     """One server process of a service; it can be hurt and started again, at the same address with the same data."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, host: Host | None = None) -> None:
         self.name = launch.name
         self.port = launch.port
-        self.address = f"{HOST}:{launch.port}"
+        self.address = f"{launch.host}:{launch.port}"
         self._launch = launch
+        self.host = host
         self._guard: subprocess.Popen[str] | None = None
         self.pid = 0
 
@@ -75,8 +77,9 @@ class Node:
         user = launch.user or User(-1, -1)
         settings = (str(int(launch.stop_signal)), str(STOP_GRACE_S), str(user.uid), str(user.gid))
         with self.log.open("a", encoding="utf-8") as log:
+            words = [sys.executable, "-I", guard.__file__, *settings, *launch.command]
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", guard.__file__, *settings, *launch.command],
+                words if self.host is None else self.host.command(words),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -85,7 +88,8 @@ class Node:
                 cwd=launch.folder,
             )
         assert self._guard.stdout is not None
-        self.pid = int(self._guard.stdout.readline() or 0)
+        pid = int(self._guard.stdout.readline() or 0)
+        self.pid = pid if self.host is None or not pid else self.host.pid_here(pid)
 
     def check_alive(self) -> None:
         """LS0023 if it has ended."""
@@ -95,7 +99,7 @@ class Node:
     def is_ready(self) -> bool:
         """Whether it answers; LS0023 if it has ended."""
         self.check_alive()
-        return self._launch.is_ready(HOST, self.port)
+        return self._launch.is_ready(self._launch.host, self.port)
 
     def wait(self, timeout_s: float = READY_TIMEOUT_S, *, given_up: threading.Event | None = None) -> None:
         """Until it answers; LS0023 if it ends or takes too long, or if the starter has given up."""
@@ -166,18 +170,21 @@ class Service:
 
 
 @contextmanager
-def running(*wanted: str, folder: Path | str | None = None, say: Say | None = None) -> Iterator[dict[Kind, Service]]:
+def running(
+    *wanted: str, folder: Path | str | None = None, say: Say | None = None, on: Sequence[Host] = ()
+) -> Iterator[dict[Kind, Service]]:
     """Start services, wait until each answers, and end them all; by name, ``there["kafka"].address``.
 
     ``wanted`` names them, ``"zookeeper=3"`` with a number of nodes. ``folder`` holds their data and logs, and a second
-    start there goes on with them; without one they are thrown away. LS0022 if one cannot be had on this machine
+    start there goes on with them; without one they are thrown away. ``on`` are the hosts that the nodes of each are
+    spread over (``hosts.py``); without, they are here on the loopback. LS0022 if one cannot be had on this machine
     (:func:`lockstep.services.missing` asks before), LS0023 if one does not start. However this process ends, they end.
     """
     wishes = {one.kind: one for one in map(wish, wanted)}
     tools = {kind: _found(kind) for kind in wishes}
     with ExitStack() as stack:
         home = Path(folder if folder is not None else stack.enter_context(_own_folder())).resolve()
-        start = Start(say or (lambda _line: None))
+        start = Start(say or (lambda _line: None), on)
         stack.callback(start.end_all)
         with ThreadPoolExecutor(max(1, len(wishes))) as threads:
             started = {
@@ -194,8 +201,9 @@ def running(*wanted: str, folder: Path | str | None = None, say: Say | None = No
 class Start:
     """What is being started; several services at once, each in a thread of its own."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, on: Sequence[Host] = ()) -> None:
         self._say = say
+        self._on = on
         self._given_up = threading.Event()
         self._nodes: list[Node] = []
         self._folders: list[Path] = []
@@ -208,8 +216,10 @@ class Start:
         begun_s = time.monotonic()
         place = self._reachable(folder, found.tools.user)
         for attempt in range(_ATTEMPTS):
-            described = launches(wanted, found.tools, place, free_ports(ports_needed(wanted)))
-            nodes = [Node(each) for each in described]
+            addresses = [host.address for host in self._on] or [HOST]
+            described = launches(wanted, found.tools, place, free_ports(ports_needed(wanted)), addresses)
+            by_address = {host.address: host for host in self._on}
+            nodes = [Node(each, by_address.get(each.host)) for each in described]
             try:
                 self._start(described, nodes)
             except EnvironmentError_ as error:
@@ -331,7 +341,7 @@ def _keep_password(launch: Launch) -> None:
     """A password of its own, in files: one for clients, and one for the server's user to be read once."""
     kept = launch.folder / PASSWORD_FILE
     old = kept.read_text(encoding="utf-8").strip().rpartition(":")[2] if kept.exists() else ""
-    for name, text in password_files(launch.port, old or secrets.token_urlsafe(16)).items():
+    for name, text in password_files(launch.port, old or secrets.token_urlsafe(16), launch.host).items():
         write_private(launch.folder / name, text)
         if launch.user is not None and name != PASSWORD_FILE:
             os.chown(launch.folder / name, launch.user.uid, launch.user.gid)

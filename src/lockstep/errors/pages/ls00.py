@@ -143,4 +143,12 @@ PAGES: dict[str, Page] = {
         "its settings, data and log stay in DIR/SERVICE/NODE. The usual reasons are too little memory (a broker "
         "takes 180 MB, a ZooKeeper node 110 MB, Postgres 40 MB) and a full disk.",
     ),
+    "LS0024": Page(
+        "Hosts could not be made",
+        "Tests and the demo of a cluster make several hosts on one machine out of Linux's namespaces: each has a "
+        "network, processes and a folder of its own, so that one can be killed or cut off as a machine is. That needs "
+        "Linux, the programs unshare, nsenter, mount (util-linux) and ip (iproute2), and either root or the right to "
+        "make user namespaces. Where they are not permitted (many containers), the demo goes on with three agents "
+        "on the loopback interface, and says that no cable can be pulled.",
+    ),
 }

@@ -1,0 +1,82 @@
+"""What `test_hosts.py` does with three hosts, in a network of its own; answers with one JSON object."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lockstep import services
+from lockstep.services.hosts import HERE, Host, hosts
+from lockstep.services.readiness import zookeeper_mode
+
+TIMEOUT_S = 60.0
+MODES = """
+import sys
+from lockstep.services.readiness import zookeeper_mode
+print(zookeeper_mode(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Whether it came true in time."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def asked_from(host: Host, node: services.Node) -> str:
+    """What a node says to somebody on another host."""
+    words = [sys.executable, "-c", MODES, *node.address.rsplit(":", 1)]
+    return subprocess.run(host.command(words), capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main(folder: Path) -> dict[str, object]:
+    """Kill the leader's host, switch it on again, and pull a cable."""
+    seen: dict[str, object] = {"here": HERE}
+    with hosts(3, folder) as made, services.running("zookeeper=3", folder=folder / "services", on=made) as there:
+        nodes = there["zookeeper"].nodes
+        mode = {node.name: (lambda node=node: zookeeper_mode(*_parts(node))) for node in nodes}
+        leader = next(node for node in nodes if mode[node.name]() == "leader")
+        others = [node for node in nodes if node is not leader]
+        assert leader.host is not None
+        seen["on hosts of their own"] = sorted({node.address.rsplit(":", 1)[0] for node in nodes})
+        seen["seen from another host"] = asked_from(_host(others[0]), leader)
+        (leader.host.folder / "kept").write_text("yes")
+        listing = _host(others[0]).command(["ls", str(leader.host.folder)])
+        seen["files that others see"] = subprocess.run(listing, capture_output=True, check=True).stdout.decode().split()
+        leader.host.kill()
+        seen["goes on without its host"] = until(
+            lambda: sorted(mode[node.name]() for node in others) == ["follower", "leader"]
+        )
+        leader.stop()
+        leader.host.start()
+        leader.start()
+        leader.wait()
+        seen["its disk after the power cut"] = (leader.host.folder / "kept").read_text()
+        cut = _host(others[0])
+        cut.pull_cable()
+        seen["cut off"] = until(lambda: mode[others[0].name]() == "")
+        cut.plug_in()
+        seen["plugged in again"] = until(lambda: mode[others[0].name]() in {"leader", "follower"})
+    return seen
+
+
+def _host(node: services.Node) -> Host:
+    assert node.host is not None
+    return node.host
+
+
+def _parts(node: services.Node) -> tuple[str, int]:
+    host, port = node.address.rsplit(":", 1)
+    return host, int(port)
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]))))
