@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-
-from pyspark.sql import SparkSession
 
 from lockstep.testing.session import opened_session
 from tests.matrix.case import Case
@@ -25,26 +24,30 @@ FOLDER = "my jobs, größer & más"
 """People call their folders what they like."""
 
 
-def run(
-    session: SparkSession,
-    cases: Sequence[Case],
-    shapes: Sequence[int],
-    seed: int,
-    told: Callable[[str], None],
-    only: Sequence[str] = (),
+def lived(
+    case: Case, shapes: Sequence[int], seed: int, told: Callable[[str], None], only: Sequence[str] = ()
 ) -> dict[tuple[str, int], list[Cell]]:
-    """Every job in every shape through its life, or through ``only`` these events."""
+    """One job in every shape through its life, or through ``only`` these events.
+
+    In a session of its own: plans, broadcasts and state of dozens of starts do not fit into one heap for long.
+    """
     table: dict[tuple[str, int], list[Cell]] = {}
-    for case in cases:
-        like: History | None = None
+    like: History | None = None
+    with _folder() as scratch, opened_session(Path(scratch)) as session:
         for partitions in shapes:
-            told(f"{case.name}, {partitions} partitions ({len(table) + 1} of {len(cases) * len(shapes)})")
-            with tempfile.TemporaryDirectory(prefix="lockstep-matrix-", ignore_cleanup_errors=True) as folder:
+            told(f"{case.name}, {partitions} partitions")
+            with _folder() as folder:
                 life = Life(case, session, Path(folder) / FOLDER, partitions, seed, like)
                 cells = table[case.name, partitions] = life.live(lambda cell: told(_line(cell)), only)
             if like is None and all(cell.outcome != "failed" for cell in cells):
                 like = life.history
+    # What Python still knows of the old session's objects keeps them alive in the JVM.
+    gc.collect()
     return table
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="lockstep-matrix-", ignore_cleanup_errors=True)
 
 
 def _line(cell: Cell) -> str:
@@ -82,17 +85,13 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         print("\n".join(f"{case.family:<12} {case.name}" for case in cases))
         return 0
-    with ExitStack() as stack:
-        scratch = stack.enter_context(
-            tempfile.TemporaryDirectory(prefix="lockstep-matrix-", ignore_cleanup_errors=True)
-        )
-        session = stack.enter_context(opened_session(Path(scratch)))
-        if options.plant:
-            stack.enter_context(PLANTS[options.plant]())
-        # What a job prints is caught; this goes where it always goes.
-        terminal = sys.stdout
-        told = partial(print, file=terminal, flush=True)
-        table = run(session, cases, shapes, options.seed, told, MAIN_EVENTS if options.short else ())
+    table: dict[tuple[str, int], list[Cell]] = {}
+    # What a job prints is caught; this goes where it always goes.
+    told = partial(print, file=sys.stdout, flush=True)
+    with PLANTS[options.plant]() if options.plant else nullcontext():
+        for number, case in enumerate(cases, 1):
+            told(f"{case.name} (job {number} of {len(cases)})")
+            table |= lived(case, shapes, options.seed, told, MAIN_EVENTS if options.short else ())
     options.report.write_text(page(table, options.seed), encoding="utf-8")
     print(f"\n{text_table(table)}\n\n{summary(table)}\n{options.report}")
     return 1 if has_failed(table) else 0
