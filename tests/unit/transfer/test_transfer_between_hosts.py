@@ -49,13 +49,13 @@ class Hosts:
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[Hosts]:
     peers = write_replica(tmp_path / "here" / "r0")
-    offers = Offers(tmp_path / "offers", peers)
     (tmp_path / "there").mkdir()
-    with serving(offers) as server:
-        client = HostClient(server.address, TOKEN, timeout_s=5.0, patience_s=5.0)
+    with (
+        Offers(tmp_path / "offers", peers) as offers,
+        serving(offers) as server,
+        HostClient(server.address, TOKEN, timeout_s=30.0, patience_s=30.0) as client,
+    ):
         yield Hosts(peers, offers, server, client, tmp_path)
-        client.close()
-    offers.close()
 
 
 def _until(holds: Callable[[], bool]) -> None:
@@ -95,7 +95,7 @@ def test_a_connection_that_breaks_at_any_byte_is_taken_up_there(hosts: Hosts, tm
     offer = ask_for(hosts.client, WANTED)
     manifest_of(hosts.client, offer)
     network = hosts.server.network
-    network.sent, network.cuts = 0, [chosen.randrange(400_000) for _ in range(6)]
+    network.sent, network.cuts = 0, [chosen.randrange(140_000) for _ in range(6)]
     hosts.fetch(offer)
     copy_checkpoint(hosts.peers.peer.checkpoints[0], tmp_path / "reference" / "checkpoint")
     expected = tree(tmp_path / "reference")
@@ -106,11 +106,13 @@ def test_a_connection_that_breaks_at_any_byte_is_taken_up_there(hosts: Hosts, tm
 
 def test_a_transfer_that_was_given_up_goes_on_from_what_has_come(hosts: Hosts) -> None:
     offer = ask_for(hosts.client, WANTED)
-    manifest_of(hosts.client, offer)
+    _, listed = manifest_of(hosts.client, offer)
     network = hosts.server.network
-    network.sent, network.cuts = 0, [3_000, *[0] * 1000]
-    impatient = HostClient(hosts.server.address, TOKEN, timeout_s=5.0, patience_s=0.5)
-    with pytest.raises(RunError) as caught:
+    network.sent, network.cuts = 0, [len(listed) + 1_000, *[0] * 1000]
+    with (
+        HostClient(hosts.server.address, TOKEN, timeout_s=5.0, patience_s=0.5) as impatient,
+        pytest.raises(RunError) as caught,
+    ):
         receive(impatient, offer, hosts.target, lambda _: None)
     assert caught.value.code == "LS0660"
     assert not hosts.target.exists()
@@ -192,31 +194,33 @@ def test_a_wrong_token_and_none_are_refused_and_no_body_is_read(hosts: Hosts) ->
 
 
 def test_an_offer_that_nobody_asks_for_expires_and_its_folder_goes(tmp_path: Path) -> None:
-    offers = Offers(tmp_path / "offers", write_replica(tmp_path / "here" / "r0"), lease_s=0.5)
-    with serving(offers) as server:
-        client = HostClient(server.address, TOKEN, timeout_s=5.0, patience_s=5.0)
+    now = [0.0]
+    peers = write_replica(tmp_path / "here" / "r0")
+    with (
+        Offers(tmp_path / "offers", peers, lease_s=100.0, now_s=lambda: now[0]) as offers,
+        serving(offers) as server,
+        HostClient(server.address, TOKEN, timeout_s=30.0, patience_s=30.0) as client,
+    ):
         offer = ask_for(client, WANTED)
         manifest_of(client, offer)
         (copied,) = (tmp_path / "offers").glob(f"*/{offer}")
-        _until(lambda: not copied.exists())
+        now[0] = 99.9
+        manifest_of(client, offer)
+        now[0] = 199.8
+        assert manifest_of(client, offer), "whoever asks keeps it"
+        now[0] = 299.9
         with pytest.raises(RunError) as caught:
             receive(client, offer, tmp_path / "seed", lambda _: None)
-        assert caught.value.code == "LS0665"
-        client.close()
-    offers.close()
+        assert caught.value.code == "LS0665" and copied.exists()
 
 
-def test_a_reader_that_reads_keeps_its_offer(tmp_path: Path) -> None:
-    now = [0.0]
-    offers = Offers(tmp_path / "offers", write_replica(tmp_path / "r0"), lease_s=100.0, now_s=lambda: now[0])
-    offer = offers.ask("0" * 32, WANTED)
-    for _ in range(5):
-        now[0] += 99.0
-        assert offers.find(offer.name) is offer
-    now[0] += 100.0
-    with pytest.raises(RunError, match="LS0665"):
-        offers.find(offer.name)
-    offers.close()
+def test_the_keeper_of_an_offer_removes_it_when_its_lease_is_over(tmp_path: Path) -> None:
+    with Offers(tmp_path / "offers", write_replica(tmp_path / "r0"), lease_s=0.05) as offers:
+        offer = offers.ask("0" * 32, WANTED)
+        assert offer.keeper is not None
+        offer.keeper.join(60)
+        assert not offer.keeper.is_alive() and not offer.folder.exists()
+        assert offer.manifest is not None, "it was there"
 
 
 def test_what_a_killed_server_left_is_removed_by_the_next_and_what_a_living_one_has_stays(tmp_path: Path) -> None:
@@ -238,8 +242,10 @@ def test_a_host_offers_only_so_many_at_once_and_the_reader_asks_again(
 ) -> None:
     for number in range(4):
         hosts.offers.ask(f"{number:032x}", WANTED)
-    impatient = HostClient(hosts.server.address, TOKEN, timeout_s=5.0, patience_s=0.3)
-    with pytest.raises(RunError) as caught:
+    with (
+        HostClient(hosts.server.address, TOKEN, timeout_s=5.0, patience_s=0.3) as impatient,
+        pytest.raises(RunError) as caught,
+    ):
         ask_for(impatient, WANTED)
     assert caught.value.code == "LS0666"
     waits: list[float] = []

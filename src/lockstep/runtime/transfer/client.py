@@ -54,6 +54,12 @@ class HostClient:
         """Hang up."""
         self._connection.close()
 
+    def __enter__(self) -> HostClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Ask until there is an answer; its status and body. What it refuses is raised."""
         patience = _Patience(self, self._patience_s)
@@ -61,6 +67,9 @@ class HostClient:
             try:
                 response = self._send(method, path, body, {})
                 data = response.read(MANIFEST_BYTES_MAX + 1)
+                if response.length and len(data) <= MANIFEST_BYTES_MAX:
+                    # Else the beginning of a manifest would be taken for all of it.
+                    raise http.client.IncompleteRead(data, response.length)
             except (OSError, http.client.HTTPException) as error:
                 patience.wait(error)
                 continue

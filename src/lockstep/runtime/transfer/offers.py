@@ -147,6 +147,12 @@ class Offers:
         shutil.rmtree(self._home, ignore_errors=True)
         self._held.close()
 
+    def __enter__(self) -> Offers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _keep(self, offer: Offer) -> None:
         """Take the snapshot, wait until nobody wants it any more, remove it."""
         try:

@@ -76,19 +76,15 @@ class SnapshotsElsewhere:
         if peer not in incarnations:
             raise not_for_seeding(Holder(peer, 0), "it has left the job")
         wanted = Wanted(self._starting.job, peer, incarnations[peer])
-        host = self._connect(peer)
-        try:
-            offer = ask_for(host, wanted)
+        with self._connect(peer) as host:
             manifest = receive(
                 host,
-                offer,
+                ask_for(host, wanted),
                 self._seed,
                 lambda manifest: self._check(manifest, wanted),
                 pace=self._pace,
                 tell=lambda fetched: self._tell(peer, fetched),
             )
-        finally:
-            host.close()
         self._standings = [Standing(stage.batch, stage.epoch, stage.epoch) for stage in manifest.stages]
 
     def _check(self, manifest: Manifest, wanted: Wanted) -> None:
