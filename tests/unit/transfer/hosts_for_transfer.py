@@ -21,7 +21,7 @@ from lockstep.store.protocols import Holder
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
 
 TOKEN = "t" * 43
-PLAN: dict[str, object] = {"mode": "update"}
+PLAN: dict[str, object] = {"format": 1, "output_mode": "append", "sources": ["logins"], "stateful": []}
 WANTED = Wanted("job", "r0", 7)
 ENVIRONMENT = "cafe"
 

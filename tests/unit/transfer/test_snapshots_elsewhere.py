@@ -16,6 +16,7 @@ from lockstep.runtime.spec import replica_folder
 from lockstep.runtime.state.checkpoint import Standing, read_fingerprint, write_fingerprint, written_by
 from lockstep.runtime.state.folders import CheckpointFolders, SnapshotsHere, checkpoint_folders
 from lockstep.runtime.transfer.client import HostClient
+from lockstep.runtime.transfer.manifest import Manifest, StageStanding
 from lockstep.runtime.transfer.offers import Offers, PeersOfStore
 from lockstep.runtime.transfer.receiving import Pace
 from lockstep.runtime.transfer.snapshots import SnapshotsAnywhere, SnapshotsElsewhere, Starting, connected
@@ -23,7 +24,7 @@ from lockstep.security import TlsFiles
 from lockstep.store.protocols import Holder, Progress, Store
 from lockstep.store.sqlite_store import open_store
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
-from tests.unit.transfer.hosts_for_transfer import PLAN, TOKEN, Server, serving, tree
+from tests.unit.transfer.hosts_for_transfer import PLAN, TOKEN, WANTED, Server, serving, tree
 
 JOB = "job"
 
@@ -38,7 +39,7 @@ class Cluster:
         self.r0, self.r1 = self.store.begin("r0", 1), self.store.begin("r1", 2)
         self.store.report(Progress("r0", self.r0.incarnation, 1, "running", epoch=5))
         for number, path in enumerate(checkpoint_folders(replica_folder(self.there, JOB, "r0"), 2)):
-            write_checkpoint(path, 5 + number)
+            write_checkpoint(path, 5 + number, base=4)
             write_fingerprint(path, PLAN, "v1", self.r0.incarnation)
         peers = PeersOfStore(self.there, lambda job: self.store if job == JOB else None)
         offers = stack.enter_context(Offers(self.there / "offers", peers))
@@ -123,7 +124,7 @@ def test_a_peer_with_another_start_elsewhere_is_no_longer_the_one_that_was_asked
 @pytest.mark.parametrize(
     ("differing", "reason"),
     [
-        ({"plan": {"mode": "append"}}, "mode"),
+        ({"plan": {**PLAN, "sources": ["clicks"]}}, "the sources were: logins; they are: clicks"),
         ({"version": "v2"}, "another version of the job's code"),
         ({"stages": 1}, "it has 2 stages and not 1"),
     ],
@@ -135,6 +136,13 @@ def test_a_peer_that_does_not_fit_is_refused_before_a_file_is_fetched(
         cluster.folders(**differing).copy(0, "r0")  # type: ignore[arg-type]
     assert caught.value.code == "LS0661"
     assert not cluster.server.network.ranges
+
+
+def test_a_plan_that_is_none_is_refused() -> None:
+    sent = Manifest(WANTED, "cafe", {"format": 1}, "v1", (StageStanding("checkpoint", 5, 5),), ())
+    assert Starting(JOB, "r1", 1, PLAN, "v1").misfits(sent, WANTED, "cafe") == [
+        "its plan is none that this release knows"
+    ]
 
 
 def test_another_environment_is_refused(cluster: Cluster) -> None:

@@ -32,7 +32,7 @@ class Starting:
     def misfits(self, manifest: Manifest, wanted: Wanted, environment: str) -> list[str]:
         """Why a snapshot is not one to start from; empty if it is."""
         folders = [path.name for path in checkpoint_folders(Path(), self.stages)]
-        found = differences(manifest.plan, self.plan)
+        found = self._plan_differences(manifest.plan)
         if manifest.wanted != wanted:
             found.append(f"it is of {manifest.wanted.holder} of {manifest.wanted.job}")
         if manifest.version != self.version:
@@ -42,6 +42,12 @@ class Starting:
         if [stage.folder for stage in manifest.stages] != folders:
             found.append(f"it has {len(manifest.stages)} stages and not {self.stages}")
         return found
+
+    def _plan_differences(self, theirs: Plan) -> list[str]:
+        try:
+            return differences(theirs, self.plan)
+        except (KeyError, TypeError, AttributeError):
+            return ["its plan is none that this release knows"]
 
 
 class SnapshotsElsewhere:
