@@ -20,13 +20,13 @@ def test_a_replica_goes_on_from_a_snapshot_that_came_over_http(
     trial: NewTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = ls.Job("totals")
-    job.source("in", ls.journal("in", schema="k bigint, n bigint")).key_by("k").agg(total=F.sum("n")).to(
+    job.source("logins", ls.journal("logins", schema="k bigint, n bigint")).key_by("k").agg(total=F.sum("n")).to(
         ls.files("out/totals")
     )
     ran = trial(job)
     first = ran.start("r0")
     for number in range(2):
-        ran.epoch(**{"in": [{"k": k, "n": number + k} for k in range(3)]})
+        ran.epoch(logins=[{"k": k, "n": number + k} for k in range(3)])
     home = Path(first.spec.home)
     monkeypatch.setenv("LOCKSTEP_TOKEN", TOKEN)
     with Offers(tmp_path / "offers", PeersOfStore(home, lambda _: ran.store)) as offers, serving(offers) as server:
@@ -35,7 +35,7 @@ def test_a_replica_goes_on_from_a_snapshot_that_came_over_http(
         ran.start("r1")
         assert server.network.ranges, "files came over HTTP"
     assert [text for _, _, kind, _, text in ran.store.events() if kind == "seeded"] == ["from r0 at epoch 1"]
-    epoch = ran.epoch(**{"in": [{"k": k, "n": 10} for k in range(3)]})
+    epoch = ran.epoch(logins=[{"k": k, "n": 10} for k in range(3)])
     digests = ran.digests(epoch)
     (sink,) = ran.graph.sinks
     assert digests["r0", sink.id] == digests["r1", sink.id]

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, cast
+from typing import cast
 
 from lockstep.runtime.state.checkpoint import write_fingerprint
 from lockstep.runtime.state.folders import checkpoint_folders
@@ -42,7 +43,7 @@ class Network:
     connections: int = 0
     ranges: list[str] = field(default_factory=list)
 
-    def pass_on(self, data: bytes, wire: IO[bytes]) -> bool:
+    def pass_on(self, data: bytes, wire: BufferedIOBase) -> bool:
         """Write what comes through; False if the connection was cut in it."""
         data = self.change(data)
         if self.cuts and self.sent + len(data) > self.cuts[0]:

@@ -65,7 +65,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with ExitStack() as stack:
         made = Cluster(tmp_path, stack)
         yield made
-        made.store.close()  # type: ignore[attr-defined]
+        made.store.close()
 
 
 def test_all_stages_of_a_peer_on_another_host_are_put_in_place_and_belong_to_the_new_replica(cluster: Cluster) -> None:
