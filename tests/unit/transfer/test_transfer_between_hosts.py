@@ -184,6 +184,33 @@ def test_what_the_reader_refuses_is_asked_again_at_the_end_and_nothing_is_put_in
     assert len(asked) == 2 and not hosts.target.exists()
 
 
+def test_a_host_that_dies_when_all_has_come_takes_nothing_away(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = HostClient.ask
+
+    def dying(self: HostClient, method: str, path: str, *rest: object, **named: object) -> object:
+        if method == "DELETE":
+            monkeypatch.setattr(hosts.client._connection, "port", 9)
+            hosts.client.close()
+        return ask(self, method, path, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HostClient, "ask", dying)
+    began_s = time.monotonic()
+    hosts.fetch()
+    assert hosts.target.exists() and time.monotonic() - began_s < 25, "it was not asked for the whole patience of 30 s"
+
+
+def test_whatever_keeps_a_snapshot_from_being_taken_is_told_to_the_reader(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(source: Path, target: Path) -> object:
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr("lockstep.runtime.transfer.offers.copy_checkpoint", broken)
+    with pytest.raises(RunError, match="ValueError: no such thing") as caught:
+        hosts.fetch()
+    assert caught.value.code == "LS0660"
+
+
 def test_a_wrong_token_and_none_are_refused_and_no_body_is_read(hosts: Hosts) -> None:
     for token in ("x" * 43, None, TOKEN[:-1]):
         stranger = HostClient(hosts.server.address, token, timeout_s=5.0, patience_s=1.0)

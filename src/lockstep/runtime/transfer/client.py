@@ -60,9 +60,11 @@ class HostClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, *, patience_s: float | None = None
+    ) -> tuple[int, bytes]:
         """Ask until there is an answer; its status and body. What it refuses is raised."""
-        patience = _Patience(self, self._patience_s)
+        patience = _Patience(self, self._patience_s if patience_s is None else patience_s)
         while True:
             try:
                 response = self._send(method, path, body, {})

@@ -145,6 +145,7 @@ class Offers:
             assert offer.keeper is not None
             offer.keeper.join(_END_S)
         shutil.rmtree(self._home, ignore_errors=True)
+        self._home.with_suffix(".held").unlink(missing_ok=True)
         self._held.close()
 
     def __enter__(self) -> Offers:
@@ -159,8 +160,10 @@ class Offers:
             offer.manifest = self._taken(offer)
         except LockstepError as error:
             offer.failure = error
-        except OSError as error:
-            offer.failure = RunError("LS0660", f"no snapshot could be taken of {offer.wanted.replica}", why=f"{error}.")
+        except Exception as error:
+            # Whatever it is, the reader is told: it would wait for a snapshot that nobody takes any more.
+            why = f"{type(error).__name__}: {error}."
+            offer.failure = RunError("LS0660", f"no snapshot could be taken of {offer.wanted.replica}", why=why)
         while (left_s := offer.until_s - self._now_s()) > 0 and not offer.ended.wait(left_s):
             pass
         with self._mutex:
