@@ -68,7 +68,11 @@ def _settings_page() -> str:
     """Every setting with its default and the text below it in the code."""
     config = import_module("lockstep.config")
     parts = [NOTE, "", "# Settings", "", _SETTINGS, ""]
-    for title, cls in (("[run]", config.RunSettings), ("[spark]", config.SparkSettings)):
+    for title, cls in (
+        ("[run]", config.RunSettings),
+        ("[spark]", config.SparkSettings),
+        ("[hosts]", config.HostSettings),
+    ):
         parts += [f"## `{title}`", "", _text(inspect.getdoc(cls) or ""), "", "| name | default | |", "|---|---|---|"]
         texts = _field_texts(cls)
         for name, field in cls.model_fields.items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from lockstep.credentials import hide_secrets
 from lockstep.durations import duration_us
@@ -148,6 +148,31 @@ class ReplicaSettings(_Strict):
     spark: Mapping[str, Any] = Field(default_factory=dict)
 
 
+class HostSettings(_Strict):
+    """How the hosts of a cluster know each other, and how much of the network a seed may take."""
+
+    token_file: str = ""
+    """Where this host's token is. Empty: `~/.config/lockstep/token`, where `lockstep token` puts it. The variable
+    `LOCKSTEP_TOKEN` stands above both."""
+    tls_certificate: str = ""
+    """This host's certificate (PEM). With it, its key and the authority, hosts talk over TLS, and each has to show one.
+    """
+    tls_key: str = ""
+    """The key of the certificate."""
+    tls_authority: str = ""
+    """The certificate of the authority that has signed those of all hosts."""
+    seed_bytes_per_s_max: int = Field(default=0, ge=0)
+    """How many bytes a second a replica fetches of a peer's snapshot, so that those who publish do not feel it. 0: as
+    many as the network carries."""
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> HostSettings:
+        files = (self.tls_certificate, self.tls_key, self.tls_authority)
+        if any(files) and not all(files):
+            raise ValueError("tls_certificate, tls_key and tls_authority are given together, or none of them")
+        return self
+
+
 class Settings(_Strict):
     """All of `lockstep.toml`."""
 
@@ -156,6 +181,7 @@ class Settings(_Strict):
     run: RunSettings = RunSettings()
     spark: SparkSettings = SparkSettings()
     replica: Mapping[str, ReplicaSettings] = Field(default_factory=dict)
+    hosts: HostSettings = HostSettings()
 
     def spark_of(self, replica: str) -> SparkSettings:
         """Spark's settings for one replica: the common ones with its own on top."""
@@ -198,7 +224,7 @@ def load_settings(
             "LS0006",
             "a setting is not valid",
             why="; ".join(lines),
-            hint=f"look at [run], [spark] and [replica.*] in {CONFIG_FILE}, and at the options of Job(...).",
+            hint=f"look at [run], [spark], [hosts] and [replica.*] in {CONFIG_FILE}, and at the options of Job(...).",
         ) from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from enum import StrEnum
@@ -16,6 +15,7 @@ from lockstep.cli.project import project_of
 from lockstep.cli.put import Tally, opened_journal
 from lockstep.cli.socket_lines import Gathered, Refused, SocketLines, stop_on_signals
 from lockstep.errors import EnvironmentError_, StoreError
+from lockstep.security import is_loopback
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -211,7 +211,7 @@ def _text_column(schema: pa.Schema) -> str:
 
 
 def _check_remote(host: str, *, listen: bool, allow_remote: bool) -> None:
-    if not listen or allow_remote or _is_loopback(host):
+    if not listen or allow_remote or is_loopback(host):
         return
     raise EnvironmentError_(
         "LS0013",
@@ -219,13 +219,6 @@ def _check_remote(host: str, *, listen: bool, allow_remote: bool) -> None:
         why="whoever connects can write into the journal; nobody is asked for a password.",
         hint="--host 127.0.0.1 (the default), or --allow-remote if that is meant.",
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> EnvironmentError_:

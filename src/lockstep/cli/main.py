@@ -32,6 +32,7 @@ from lockstep.cli import (
     sim,
     status,
     tail,
+    token,
 )
 from lockstep.cli.output import show_error, to_stderr
 from lockstep.cli.project import Project
@@ -90,6 +91,7 @@ app.command("new", rich_help_panel=_RUN)(new.new)
 app.command("run", rich_help_panel=_RUN)(run.run)
 app.command("plan", rich_help_panel=_RUN)(plan.plan)
 app.command("check", rich_help_panel=_RUN)(check.check)
+app.command("token", rich_help_panel=_RUN)(token.token)
 app.command("status", rich_help_panel=_LOOK)(status.status)
 app.command("ledger", rich_help_panel=_LOOK)(ledger.ledger)
 app.command("dead-letters", rich_help_panel=_LOOK)(dead_letters.dead_letters)

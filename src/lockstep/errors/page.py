@@ -7,6 +7,7 @@ from importlib import import_module
 
 _AREAS = (
     "ls00",
+    "ls00_security",
     "ls01",
     "ls01_joins",
     "ls01_loading",
@@ -25,6 +26,7 @@ _AREAS = (
     "ls05_kafka",
     "ls06",
     "ls06_tools",
+    "ls06_transfer",
 )
 
 

@@ -44,6 +44,8 @@ class ReplicaSpec:
     """The command of its JVM, to be started before anything is loaded; empty: PySpark starts one."""
     jvm_conf: dict[str, str] = field(default_factory=dict)
     """What that JVM is told in a file of properties."""
+    peers: dict[str, str] = field(default_factory=dict)
+    """Replicas that live on other hosts, and the addresses where their snapshots are served (``http://HOST:PORT``)."""
 
     def write(self, path: Path) -> None:
         """Write it where the process will read it, and nobody else: settings may hold credentials."""

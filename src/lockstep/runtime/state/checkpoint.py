@@ -125,11 +125,19 @@ def read_fingerprint(checkpoint: Path) -> tuple[Plan, str] | None:
     return plan, str(note["version"])
 
 
-def write_fingerprint(checkpoint: Path, plan: Plan, version: str) -> None:
-    """Note which plan and which version of the code write this checkpoint, before Spark does."""
+def written_by(checkpoint: Path) -> int | None:
+    """The incarnation of its replica that writes this checkpoint, None for one without a note of it."""
+    path = checkpoint / FINGERPRINT
+    incarnation = json.loads(path.read_text(encoding="utf-8")).get("incarnation") if path.exists() else None
+    return int(incarnation) if incarnation is not None else None
+
+
+def write_fingerprint(checkpoint: Path, plan: Plan, version: str, incarnation: int | None = None) -> None:
+    """Note which plan, version of the code and incarnation write this checkpoint, before Spark does."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     temporary = checkpoint / f"{FINGERPRINT}.new"
-    temporary.write_text(json.dumps({"format": FORMAT_VERSION, "plan": plan, "version": version}), encoding="utf-8")
+    note = {"format": FORMAT_VERSION, "plan": plan, "version": version, "incarnation": incarnation}
+    temporary.write_text(json.dumps(note), encoding="utf-8")
     temporary.replace(checkpoint / FINGERPRINT)
 
 

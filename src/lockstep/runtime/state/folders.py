@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from lockstep.errors import RunError
 from lockstep.faults.windows import Window, reached
 from lockstep.plan.fingerprints import differences
 from lockstep.runtime.state import checkpoint as checkpoints
-from lockstep.runtime.state.checkpoint import Found, Plan
+from lockstep.runtime.state.checkpoint import Found, Plan, Standing
 from lockstep.runtime.state.snapshot import copy_checkpoint
 from lockstep.runtime.state.state_metadata import relocate
 from lockstep.store.protocols import Holder, Store
@@ -25,20 +26,43 @@ def checkpoint_folders(folder: Path, stages: int) -> tuple[Path, ...]:
     return tuple(folder / (f"checkpoint-{number}" if number > 1 else "checkpoint") for number in range(1, stages + 1))
 
 
+class Snapshots(Protocol):
+    """Where the snapshot of a peer comes from: this host, or another one."""
+
+    def copy(self, peer: str, stage: int, target: Path) -> Standing:
+        """Put a copy of the peer's checkpoint of a stage at ``target``, whole or not at all; where it stands.
+
+        The stages of a peer are asked for in their order, from the first on.
+        """
+
+
+class SnapshotsHere:
+    """The peers of this host: their folders are copied while they go on."""
+
+    def __init__(self, folder_of: Callable[[str], Path], stages: int) -> None:
+        self._folder_of = folder_of
+        self._stages = stages
+
+    def copy(self, peer: str, stage: int, target: Path) -> Standing:
+        """Copy the peer's own folder."""
+        return copy_checkpoint(checkpoint_folders(self._folder_of(peer), self._stages)[stage], target)
+
+
 class CheckpointFolders:
     """A replica's checkpoints, as :class:`~lockstep.runtime.state.recovery.Recovery` asks for them."""
 
     def __init__(
         self,
-        folder_of: Callable[[str], Path],
+        folder: Path,
         stages: int,
+        snapshots: Snapshots,
         store: Store,
         holder: Holder,
         plan: Plan,
         version: str,
     ) -> None:
-        self.folders = checkpoint_folders(folder_of(holder.replica), stages)
-        self._folder_of = folder_of
+        self.folders = checkpoint_folders(folder, stages)
+        self._snapshots = snapshots
         self._store = store
         self._holder = holder
         self._plan = plan
@@ -65,22 +89,21 @@ class CheckpointFolders:
     def keep(self, stage: int) -> None:
         """Use the checkpoint that is there; from now on this version of the code writes it."""
         relocate(self.folders[stage])
-        checkpoints.write_fingerprint(self.folders[stage], self._plan, self._version)
+        checkpoints.write_fingerprint(self.folders[stage], self._plan, self._version, self._holder.incarnation)
 
     def make(self, stage: int) -> None:
         """Put an empty checkpoint beside the one that is there."""
         fresh = self._fresh(stage)
         shutil.rmtree(fresh, ignore_errors=True)
-        checkpoints.write_fingerprint(fresh, self._plan, self._version)
+        checkpoints.write_fingerprint(fresh, self._plan, self._version, self._holder.incarnation)
 
     def copy(self, stage: int, peer: str) -> int:
         """Put a copy of a peer's checkpoint beside the one that is there; the epoch it stands at."""
         fresh = self._fresh(stage)
         shutil.rmtree(fresh, ignore_errors=True)
-        theirs = checkpoint_folders(self._folder_of(peer), len(self.folders))[stage]
-        epoch = copy_checkpoint(theirs, fresh).epoch
+        epoch = self._snapshots.copy(peer, stage, fresh).epoch
         _check_peers_plan(fresh, self._plan, peer)
-        checkpoints.write_fingerprint(fresh, self._plan, self._version)
+        checkpoints.write_fingerprint(fresh, self._plan, self._version, self._holder.incarnation)
         return epoch
 
     def swap(self, stage: int, taken: int, *, keep_old: bool) -> None:

@@ -20,7 +20,7 @@ from lockstep.plan.graph import Graph
 from lockstep.runtime.decide.pacing import FRESH_S, is_live
 from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state.checkpoint import Found, Plan, Standing
-from lockstep.runtime.state.folders import CheckpointFolders
+from lockstep.runtime.state.folders import CheckpointFolders, Snapshots, SnapshotsHere
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.protocols import BOOTING, Holder, Progress, Store
 
@@ -221,13 +221,33 @@ def prepare(
 ) -> tuple[Path, ...]:
     """Put a checkpoint for each stage in place for this start and return their folders."""
     plan = graph.fingerprint()
-    folder_of = partial(replica_folder, Path(spec.home), spec.job)
-    checkpoints = CheckpointFolders(folder_of, len(graph.stages), store, holder, plan, version)
+    snapshots = _snapshots(spec, store, plan, version, len(graph.stages))
+    checkpoints = CheckpointFolders(spec.folder, len(graph.stages), snapshots, store, holder, plan, version)
     time_steps = [[step.id for step in stage.event_times] for stage in graph.stages]
     prefer_peer = spec.seed == "peer"
     recovery = Recovery(store, holder, checkpoints, settings, plan, version, time_steps, prefer_peer, again=again)
     run(recovery.steps())
     return checkpoints.folders
+
+
+def _snapshots(spec: ReplicaSpec, store: Store, plan: Plan, version: str, stages: int) -> Snapshots:
+    """Where the peers' snapshots come from: folders of this host, but for peers that live on others."""
+    here = SnapshotsHere(partial(replica_folder, Path(spec.home), spec.job), stages)
+    if not spec.peers:
+        return here
+    # Imported late: on one host no replica needs TLS and HTTP, and loading them takes time of its start.
+    from lockstep.runtime.transfer import snapshots
+    from lockstep.runtime.transfer.receiving import Pace
+
+    hosts = spec.parsed_settings().hosts
+    elsewhere = snapshots.SnapshotsElsewhere(
+        lambda peer: snapshots.connected(spec.peers[peer], hosts),
+        store,
+        snapshots.Starting(spec.job, spec.replica, stages, plan, version),
+        spec.folder,
+        Pace(hosts.seed_bytes_per_s_max),
+    )
+    return snapshots.SnapshotsAnywhere(here, elsewhere, spec.peers.__contains__)
 
 
 def must_replay(at: Standing, head: int, observed: Mapping[str, int | None], time_steps: Sequence[str]) -> bool:
