@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,20 +101,37 @@ class _Plan:
         self.read: list[dict[str, Any]] = json.loads(self.analyzed.toJSON())
         """Its nodes, parents first, each with its expressions."""
 
-    def expressions(self, classes: Container[str] | None = None) -> Iterator[Any]:
-        """The expressions of these classes in the JVM, or all; only nodes that have one of them are asked there."""
-        wanted = [classes is None or _has(node, classes) for node in self.read]
-        if not any(wanted):
-            return
-        for node, is_wanted in zip(_walk(self.analyzed), wanted, strict=True):
-            for expression in _sequence(node.expressions()) if is_wanted else ():
-                for one in _walk(expression):
-                    if classes is None or one.getClass().getName() in classes:
-                        yield one
+    def expressions(self, classes: Container[str]) -> Iterator[Any]:
+        """The expressions of these classes in the JVM: where they are is known from what was read."""
+        wanted = [_has(node, classes) for node in self.read]
+        if any(wanted):
+            for node, read, is_wanted in zip(_walk(self.analyzed), self.read, wanted, strict=True):
+                yield from _found_in(node, read, classes) if is_wanted else ()
 
 
 def _has(node: dict[str, Any], classes: Container[str]) -> bool:
     return any(one["class"] in classes for nodes in _expression_lists(node) for one in nodes)
+
+
+def _found_in(node: Any, read: dict[str, Any], classes: Container[str]) -> Iterable[Any]:
+    """The expressions of these classes in one node of the plan; if they are not where they were read, all are asked."""
+    lists, expressions = list(_own_lists(read)), node.expressions()
+    if expressions.length() == len(lists):
+        places = [(place, index) for place, nodes in enumerate(lists) for index in range(len(nodes))]
+        wanted = [(place, index) for place, index in places if lists[place][index]["class"] in classes]
+        found = [expressions.apply(place).apply(index) for place, index in wanted]
+        if all(one is not None and _class(one) in classes for one in found):
+            return found
+    return [one for one in _all_of(node) if _class(one) in classes]
+
+
+def _own_lists(read: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    """The expressions that a node of the plan has itself, each as the list that Spark writes for it."""
+    for value in read.values():
+        several = isinstance(value, list) and any(isinstance(one, list) for one in value)
+        for nodes in value if several else [value]:
+            if isinstance(nodes, list) and nodes and all(isinstance(one, dict) and "class" in one for one in nodes):
+                yield nodes
 
 
 def _refused_node(nodes: list[dict[str, Any]], index: int, step: str) -> _Found | None:
@@ -157,6 +174,10 @@ def _refused_aggregate(nodes: list[dict[str, Any]], index: int, step: str) -> _F
     return None
 
 
+def _class(node: Any) -> str:
+    return str(node.getClass().getName())
+
+
 def _short(node: dict[str, Any]) -> str:
     return str(node["class"]).rpartition(".")[2]
 
@@ -187,7 +208,7 @@ def _called(node: Any, otherwise: str) -> str:
 
 
 def _not_deterministic(plan: _Plan, step: str) -> ExpressionError:
-    for node in plan.expressions():
+    for node in (one for each in _walk(plan.analyzed) for one in _all_of(each)):
         children = list(_sequence(node.children()))
         if not node.deterministic() and all(child.deterministic() for child in children):
             name = _called(node, str(node.prettyName()))
@@ -221,9 +242,9 @@ def _is_empty_text(nodes: list[dict[str, Any]], index: int) -> bool:
 def _check_sums(plan: _Plan, step: str, *, exact_floats: bool) -> None:
     """Refuse what adds floats, or stops adding quietly: what Lockstep lowered itself adds decimals by now."""
     for node in plan.expressions(_ADDING):
-        function = _ADDING[node.getClass().getName()]
+        function = _ADDING[_class(node)]
         if str(node.prettyName()).startswith("try_"):
-            raise _refused(_Found(node.getClass().getName(), f"try_{function}"), f"try_{function}", step)
+            raise _refused(_Found(_class(node), f"try_{function}"), f"try_{function}", step)
         if exact_floats and node.children().apply(0).dataType().typeName() in ("double", "float"):
             raise ExpressionError(
                 "LS0208",
@@ -231,6 +252,12 @@ def _check_sums(plan: _Plan, step: str, *, exact_floats: bool) -> None:
                 why="the sum of floats depends on the order of addition, and replicas add in different orders.",
                 hint=f"F.{function}(...) adds exactly; exact_floats=False accepts differences in the last digits.",
             )
+
+
+def _all_of(node: Any) -> Iterator[Any]:
+    """All expressions of a node of the plan in the JVM, those inside others too."""
+    for expression in _sequence(node.expressions()):
+        yield from _walk(expression)
 
 
 def _walk(tree: Any) -> Iterator[Any]:
