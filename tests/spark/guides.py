@@ -66,7 +66,7 @@ def run_page(path: Path, folder: Path, fixtures: Mapping[str, Any]) -> int:
     """Run the blocks of a page in ``folder``; how many there were. Fails where one fails or prints something else."""
     namespace: dict[str, Any] = {"__name__": f"page_{path.stem.replace('-', '_')}"}
     run = [block for block in blocks_of(path.read_text(encoding="utf-8")) if block.is_run]
-    with _own_modules(folder), contextlib.chdir(folder):
+    with own_modules(folder), contextlib.chdir(folder):
         for block in run:
             said = _output(block, path, folder, namespace, fixtures)
             if block.expected is not None:
@@ -114,8 +114,8 @@ def _call(function: Callable[..., Any], fixtures: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _own_modules(folder: Path) -> Iterator[None]:
-    """The page's files can be imported while it runs, and are forgotten after it: another page has a job.py too."""
+def own_modules(folder: Path) -> Iterator[None]:
+    """The files of a folder can be imported in here, and are forgotten after it: another page has a job.py too."""
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
     try:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lockstep.cli.main import main
 from lockstep.connect.tables import look_in
 from lockstep.control import check as control_check
 from lockstep.runtime.epoch.source import LockstepSource
+from tests.spark.guides import own_modules
 
 SOUND = """
 import random
@@ -89,10 +91,15 @@ def test_a_job_that_spark_refuses_is_explained_in_the_words_of_the_job(
 
 
 @pytest.mark.usefixtures("in_shared_session")
-def test_the_job_of_a_new_project_is_sound_and_exactly_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_job_of_a_new_project_is_sound_and_exactly_once_and_its_test_passes(
+    session: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with contextlib.chdir(tmp_path), contextlib.suppress(SystemExit):
         main(["new", "shop"])
     capfd.readouterr()
     assert _checked(tmp_path / "shop", "--json") == 0
     (sink,) = json.loads(capfd.readouterr().out)["sinks"]
     assert (sink["sink"], sink["guarantee"]) == ("revenue", "exactly-once")
+    with own_modules(tmp_path / "shop"):
+        (test,) = (one for name, one in vars(import_module("test_job")).items() if name.startswith("test_"))
+        test(session)

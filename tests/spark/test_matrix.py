@@ -1,6 +1,6 @@
 """A slice of the matrix: one job with a bit of everything through its whole life; and the mistakes that it must find.
 
-The whole is ``make matrix``.
+The whole is ``make matrix``; the whole life of this job is in ``make test-long``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lockstep.faults.windows import Window
 from tests.matrix.__main__ import FOLDER, chosen
-from tests.matrix.life import MAIN_EVENTS, Cell, Life
+from tests.matrix.life import Cell, Life
 from tests.matrix.plants import PLANTS
 
 SEED, PARTITIONS = 1, 3
 """The same for everybody and every day: `make matrix SEED=n` looks further."""
+SLICE = ("run", f"kill: {Window.PUBLISHED_NOT_COMMITTED}", "history trimmed", "seeded", "output")
+"""A crash, a stop and a start over trimmed history, a seed: each start once, and each is more than a plain one."""
 
 
 def _lived(
@@ -27,7 +30,7 @@ def _lived(
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("events", [MAIN_EVENTS, pytest.param((), marks=pytest.mark.long)], ids=["slice", "whole"])
+@pytest.mark.parametrize("events", [SLICE, pytest.param((), marks=pytest.mark.long)], ids=["slice", "whole"])
 def test_a_bit_of_everything_lives_through_everything(
     session: SparkSession, tmp_path: Path, events: Sequence[str]
 ) -> None:

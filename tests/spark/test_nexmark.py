@@ -28,7 +28,10 @@ KEYS: Mapping[str, Sequence[str]] = {
 }
 """Queries that give updates: the newest row for these columns holds."""
 LATER = {"q4", "q5", "q6", "q7", "q8", "q19", "q20"}
-"""For `make test-long`: those with stages, and those with the kinds of state that q3 and q18 have, too."""
+"""Those with stages, and those with the kinds of state that q3 and q18 have, too."""
+SLICE = {"q1", "q3", "q18"}
+"""A computation, a join and an update by key. The others are for `make test-long`; every kind of step that they use
+has tests of its own in this folder."""
 Epochs = list[tuple[datetime, list[dict[str, Any]]]]
 
 
@@ -76,7 +79,8 @@ def _plain(row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     # with stages need more epochs until everything is through, and are a job of their own.
     # Those take long; what is special about them is in `test_stages.py`.
     [
-        pytest.param(sorted(set(ANSWERS) - LATER), 2, id="one-stage"),
+        pytest.param(sorted(SLICE), 2, id="slice"),
+        pytest.param(sorted(set(ANSWERS) - LATER - SLICE), 2, id="one-stage", marks=pytest.mark.long),
         pytest.param(sorted(LATER), 5, id="several-stages", marks=pytest.mark.long),
     ],
 )

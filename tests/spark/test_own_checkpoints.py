@@ -1,4 +1,8 @@
-"""Every kind of state that a job can have: a replica goes on from its own checkpoint, and a peer is seeded from it."""
+"""Every kind of state that a job can have: a replica goes on from its own checkpoint, and a peer is seeded from it.
+
+For ``make test-long``. ``make test`` has one of each kind: restart, seed and forgotten history in ``test_matrix.py``,
+what is read from Spark's files and damage to them in ``test_state_digests.py``.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +17,20 @@ from pyspark.sql import SparkSession
 
 import lockstep as ls
 from lockstep import F
-from lockstep.errors import RunError
-from lockstep.runtime.state.checkpoint import check_state, standing
 from lockstep.runtime.state.digests import state_digest
 from lockstep.runtime.state.folders import checkpoint_folders
-from lockstep.runtime.state.state_metadata import state_operators, state_partitions
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import ReplicaHere, Trial
+from tests.spark.state_files import assert_damage_is_found, assert_notes_are_sparks
 
 SCHEMA = "k bigint, n bigint, at timestamp"
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 LATE = (timedelta(0), timedelta(seconds=1))
 PARTITIONS = 2
-OPERATORS = {
-    "symmetricHashJoin",  # interval and window joins
-    "stateStoreSave",  # tumbling and sliding windows, rolling results
-    "sessionWindowStateStoreSaveExec",
-    "transformWithStateInPySparkExec",  # distinct, fold, process functions, general windows
-}
-"""All that Spark has under the steps that a job can have."""
-ONE_OF_EACH = frozenset({"full", "tumbling", "sessions", "folded"})
-"""A step for each of these operators, in one stage: a quarter of the time that all of them take."""
 
 
-def _everything(kinds: frozenset[str] | None) -> ls.Job:
-    """One job with all of them, or with some: a start costs seconds, whatever is in it."""
+def _everything() -> ls.Job:
+    """One job with all of them: a start costs seconds, whatever is in it."""
     job = ls.Job("everything")
     left = job.source("left", ls.journal("left", schema=SCHEMA)).event_time("at", out_of_order="2 s", name="left_time")
     right = job.source("right", ls.journal("right", schema=SCHEMA)).event_time("at", out_of_order="2 s", name="times")
@@ -54,7 +47,7 @@ def _everything(kinds: frozenset[str] | None) -> ls.Job:
         "folded": lambda: by_k.fold(0, lambda total, record: total + record.n, schema="total bigint"),
         "rolling": lambda: by_k.agg(total=F.sum("n")),
     }
-    for name in sorted(kinds or streams):
+    for name in sorted(streams):
         streams[name]().to(ls.files(f"out/{name}"))
     return job
 
@@ -80,16 +73,16 @@ def _assert_agreed(ran: Trial, epoch: int) -> None:
         assert digests["r0", sink.id] == digests["r1", sink.id], (epoch, sink.id)
 
 
-@pytest.mark.parametrize("kinds", [ONE_OF_EACH, pytest.param(None, marks=pytest.mark.long)], ids=["one-of-each", "all"])
+@pytest.mark.long
 def test_every_kind_of_state_survives_a_restart_a_seed_and_forgotten_history(
-    trial: NewTrial, session: SparkSession, kinds: frozenset[str] | None
+    trial: NewTrial, session: SparkSession
 ) -> None:
-    ran = trial(_everything(kinds))
+    ran = trial(_everything())
     first, other = ran.start("r0", partitions=PARTITIONS, tasks=1), ran.start("other", partitions=1, tasks=2)
     for number in range(2):
         _epoch(ran, number)
     folders = _checkpoints(first)
-    _assert_notes_are_sparks(session, folders)
+    assert_notes_are_sparks(session, folders)
     for folder, same in zip(folders, _checkpoints(other), strict=True):
         digests = state_digest(session, folder, 1)
         assert digests == state_digest(session, same, 1), "however many partitions there are"
@@ -118,34 +111,4 @@ def test_every_kind_of_state_survives_a_restart_a_seed_and_forgotten_history(
     _assert_agreed(ran, _epoch(ran, 5))
     assert _events(ran, "checkpoint-damaged") == []
     ran.stop()
-    _assert_damage_is_found(_checkpoints(ran.replicas["r0"]))
-
-
-def _assert_notes_are_sparks(session: SparkSession, folders: list[Path]) -> None:
-    """What is read from the files is what Spark's own reader says."""
-    seen: set[str] = set()
-    for folder in folders:
-        at = standing(folder)
-        assert at is not None
-        rows = session.read.format("state-metadata").load(str(folder)).collect()
-        said = {(row.operatorId, row.operatorName, row.stateStoreName, row.numPartitions) for row in rows}
-        operators = state_operators(folder, at.batch)
-        assert {(o.number, o.name, s.name, s.partitions) for o in operators for s in o.stores} == said
-        seen |= {operator.name for operator in operators}
-    assert seen == OPERATORS
-
-
-def _assert_damage_is_found(folders: list[Path]) -> None:
-    """In any store of any operator, with the files that Spark wrote."""
-    for folder in folders:
-        at = standing(folder)
-        assert at is not None
-        for partition in state_partitions(folder, at.batch):
-            path = partition.folder / f"{at.batch + 1}.changelog"
-            whole = path.read_bytes()
-            path.write_bytes(whole[:-1])
-            with pytest.raises(RunError, match="LS0604") as caught:
-                check_state(folder, at.batch)
-            assert str(partition) in str(caught.value)
-            path.write_bytes(whole)
-        check_state(folder, at.batch)
+    assert_damage_is_found(_checkpoints(ran.replicas["r0"]))

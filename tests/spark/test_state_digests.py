@@ -1,11 +1,13 @@
 """Replicas compare their state: equal however it is partitioned, and one with a wrong state is named before any output
-differs, although every file of it is as it was written."""
+differs, although every file of it is as it was written. Where a file is not, that is found as well."""
 
 from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 import lockstep as ls
 from lockstep import F
@@ -14,16 +16,11 @@ from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.store.protocols import state_stage
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import Trial
+from tests.spark.state_files import OPERATORS, assert_damage_is_found, assert_notes_are_sparks
 
 SCHEMA = "k string, n bigint, at timestamp"
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 EVERY = 2
-OPERATORS = {
-    "symmetricHashJoin",
-    "sessionWindowStateStoreSaveExec",
-    "stateStoreSave",
-    "transformWithStateInPySparkExec",
-}
 
 
 class Totals(ls.Process):
@@ -70,9 +67,11 @@ def _states(ran: Trial, epoch: int) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_states_are_compared_and_a_wrong_one_is_named_before_any_output_differs(trial: NewTrial) -> None:
+def test_states_are_compared_and_a_wrong_one_is_named_before_any_output_differs(
+    trial: NewTrial, session: SparkSession
+) -> None:
     ran = trial(_job(), state_digest_every_epochs=EVERY)
-    ran.start("r0", partitions=1, tasks=1)
+    first = ran.start("r0", partitions=1, tasks=1)
     ran.start("r1", partitions=3, tasks=2)
     for number in range(4):
         _epoch(ran, number)
@@ -82,6 +81,9 @@ def test_states_are_compared_and_a_wrong_one_is_named_before_any_output_differs(
     assert {subject.split()[-1] for subject in states["r0"]} == OPERATORS
     assert states["r0"] == states["r1"], "with one partition and with three"
     assert len(set(states["r0"].values())) == len(states["r0"]), "and each is one of its own"
+
+    checkpoints = list(checkpoint_folders(first.spec.folder, len(first.queries)))
+    assert_notes_are_sparks(session, checkpoints)
 
     _plant_another_state(trial, ran)
     ran.start("r1", partitions=3, tasks=2)
@@ -93,6 +95,8 @@ def test_states_are_compared_and_a_wrong_one_is_named_before_any_output_differs(
     assert {one.sink for one in found} == states["r0"].keys(), "the state of every operator"
     assert [mismatch for mismatch in ran.store.digest_mismatches() if state_stage(mismatch[1]) is None] == []
     assert ran.store.divergences() == [] and _events(ran, "checkpoint-damaged") == _events(ran, "seeded") == []
+    ran.stop()
+    assert_damage_is_found(checkpoints)
 
 
 def _plant_another_state(trial: NewTrial, ran: Trial) -> None:

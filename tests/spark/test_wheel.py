@@ -17,6 +17,8 @@ from tests.spark.wheel_environment import ALLOWED, ROOT, WheelEnvironment
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SIZE, EVERY = timedelta(minutes=1), timedelta(seconds=10)
 SCHEMA = "user string, ok boolean, at timestamp"
+RUN = ("run", "failed_logins.py", "--until-done", "--replicas", "1", "--set", "spares=0")
+"""As in the README, but for a second JVM that would only wait: spares have tests of their own in ``tests/chaos``."""
 
 IMPORTED = """
 import json, sys, lockstep
@@ -86,7 +88,7 @@ def test_the_job_of_the_readme_runs_from_the_wheel(installed: WheelEnvironment, 
     (tmp_path / "logins.jsonl").write_text("".join(json.dumps(one) + "\n" for one in logins))
     put = installed.lockstep("put", "logins", "logins.jsonl", "--schema", SCHEMA, "--json", folder=tmp_path)
     assert json.loads(put)["records"] == len(logins)
-    installed.lockstep("run", "failed_logins.py", "--until-done", "--replicas", "1", folder=tmp_path)
+    installed.lockstep(*RUN, folder=tmp_path)
     lines = installed.lockstep("tail", "out/alerts", "--json", "--last", "1000", folder=tmp_path).splitlines()
     rows = [json.loads(line)["row"] for line in lines]
     alerts = [(row["user"], datetime.fromisoformat(row["window_start"]), row["failures"]) for row in rows]
@@ -94,9 +96,17 @@ def test_the_job_of_the_readme_runs_from_the_wheel(installed: WheelEnvironment, 
     assert set(alerts) == _alerts(logins)
 
 
-def test_the_test_of_a_new_project_passes(installed: WheelEnvironment, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [(["--collect-only"], "1 test collected"), pytest.param([], "1 passed", marks=pytest.mark.long)],
+    ids=["found", "passes"],
+)
+def test_the_test_of_a_new_project_is_found_and_passes(
+    installed: WheelEnvironment, tmp_path: Path, options: list[str], says: str
+) -> None:
+    """That it passes, without the wheel and with a session that is there, is in `test_check_command.py` too."""
     made = installed.lockstep("new", "shop", folder=tmp_path).splitlines()
     shop = tmp_path / "shop"
     assert {tmp_path / file for file in made} == set(shop.iterdir())
-    # That it is sound, and what its sink guarantees, is in `test_check_command.py`.
-    assert "1 passed" in installed.run("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=shop, **{ALLOWED: "1"})
+    pytest_options = ["-q", "-p", "no:cacheprovider", *options]
+    assert says in installed.run("-m", "pytest", *pytest_options, folder=shop, **{ALLOWED: "1"})

@@ -131,21 +131,16 @@ VALUES: dict[str, Any] = {"records": F.count("*"), "total": F.sum("n"), "money":
 COLUMNS = ["window_start", "window_end", "records", "total", "money"]
 
 
-def test_sessions_are_left_to_spark_and_hold_what_came_in_time(trial: NewTrial) -> None:
-    job = ls.Job("native-windows")
+def _sessions_job(name: str) -> tuple[ls.Job, ls.Stream]:
+    """A job with sessions of both kinds, and its records for what else is to be in it."""
+    job = ls.Job(name)
     events = job.source("events", ls.journal("events", schema=SCHEMA, partitions=2)).event_time(
         "at", out_of_order="5 seconds"
     )
     session = ls.session("4 seconds")
     events.key_by("user").window(session).agg(**VALUES).to(ls.files("sessions"))
     events.window(session).agg(**VALUES).to(ls.files("unkeyed"))
-    assert not job.graph().python_steps
-    epochs, ran = _input(31), trial(job)
-    _run(ran, epochs)
-    sessions = _sessions(epochs, keyed=True)
-    assert _published(ran, "sessions", ["user", *COLUMNS]) == sessions
-    assert _published(ran, "unkeyed", COLUMNS) == _sessions(epochs, keyed=False)
-    assert 10 < sum(row[4] for row in sessions) < sum(map(len, epochs)), "some have to be late, or this tests little"
+    return job, events
 
 
 class Halves(ls.WindowAssigner):
@@ -165,11 +160,14 @@ def _cheaper(one: Any, two: Any) -> Any:
     return min(one, two, key=lambda record: (record.price is None, record.price or 0, record.n))
 
 
-def test_updates_and_windows_of_every_other_kind_give_what_plain_python_gives(trial: NewTrial) -> None:
-    job = ls.Job("own-windows")
-    events = job.source("events", ls.journal("events", schema=SCHEMA, partitions=2)).event_time(
-        "at", out_of_order="5 seconds"
-    )
+def test_sessions_are_left_to_spark() -> None:
+    job, _ = _sessions_job("native-windows")
+    assert not job.graph().python_steps
+
+
+def test_sessions_updates_and_windows_of_every_other_kind_give_what_plain_python_gives(trial: NewTrial) -> None:
+    """One job: its sessions are a part of a query that there is anyway."""
+    job, events = _sessions_job("all-windows")
     by_user, by_name = events.key_by("user"), events.key_by(name="upper(user)")
     trigger = ls.at_watermark(early=ls.on_count(4), late=ls.on_count(1))
     late_ones = (
@@ -186,6 +184,14 @@ def test_updates_and_windows_of_every_other_kind_give_what_plain_python_gives(tr
     _check_listed(ran, epochs)
     assert _published(ran, "updates", ["user", *COLUMNS]) == _updates(epochs)
     _check_halves(ran, epochs)
+    _check_sessions(ran, epochs)
+
+
+def _check_sessions(ran: Trial, epochs: list[list[Row]]) -> None:
+    sessions = _sessions(epochs, keyed=True)
+    assert _published(ran, "sessions", ["user", *COLUMNS]) == sessions
+    assert _published(ran, "unkeyed", COLUMNS) == _sessions(epochs, keyed=False)
+    assert 10 < sum(row[4] for row in sessions) < sum(map(len, epochs)), "some have to be late, or this tests little"
 
 
 def _model(epochs: list[list[Row]], trigger: Trigger, windows_of: Any, lateness_us: int = 0) -> Model:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,18 +82,56 @@ class _Found:
 
 def check_plan(frame: DataFrame, step: str, *, exact_floats: bool) -> None:
     """Refuse ``frame`` if two replicas could compute it differently; the error names ``step`` and the function."""
-    analyzed = frame._jdf.queryExecution().analyzed()
-    adds = False
-    for nodes in _expression_lists(json.loads(analyzed.toJSON())):
-        for index, node in enumerate(nodes):
+    plan = _Plan(frame)
+    for nodes in _expression_lists(plan.read):
+        for index in range(len(nodes)):
             found = _refused_node(nodes, index, step)
-            if found is not None and (written := _written(analyzed, found)) is not None:
+            if found is not None and (written := _written(plan, found)) is not None:
                 raise _refused(found, written, step)
-            adds = adds or node["class"] in _ADDING
-    if not analyzed.deterministic():
-        raise _not_deterministic(analyzed, step)
-    if adds:
-        _check_sums(analyzed, step, exact_floats=exact_floats)
+    if not plan.analyzed.deterministic():
+        raise _not_deterministic(plan, step)
+    _check_sums(plan, step, exact_floats=exact_floats)
+
+
+class _Plan:
+    """A plan as Spark has analysed it: in the JVM, where each question is a call, and all of it read at once."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.analyzed: Any = frame._jdf.queryExecution().analyzed()
+        self.read: list[dict[str, Any]] = json.loads(self.analyzed.toJSON())
+        """Its nodes, parents first, each with its expressions."""
+
+    def expressions(self, classes: Container[str]) -> Iterator[Any]:
+        """The expressions of these classes in the JVM: where they are is known from what was read."""
+        wanted = [_has(node, classes) for node in self.read]
+        if any(wanted):
+            for node, read, is_wanted in zip(_walk(self.analyzed), self.read, wanted, strict=True):
+                yield from _found_in(node, read, classes) if is_wanted else ()
+
+
+def _has(node: dict[str, Any], classes: Container[str]) -> bool:
+    return any(one["class"] in classes for nodes in _expression_lists(node) for one in nodes)
+
+
+def _found_in(node: Any, read: dict[str, Any], classes: Container[str]) -> Iterable[Any]:
+    """The expressions of these classes in one node of the plan; if they are not where they were read, all are asked."""
+    lists, expressions = list(_own_lists(read)), node.expressions()
+    if expressions.length() == len(lists):
+        places = [(place, index) for place, nodes in enumerate(lists) for index in range(len(nodes))]
+        wanted = [(place, index) for place, index in places if lists[place][index]["class"] in classes]
+        found = [expressions.apply(place).apply(index) for place, index in wanted]
+        if all(one is not None and _class(one) in classes for one in found):
+            return found
+    return [one for one in _all_of(node) if _class(one) in classes]
+
+
+def _own_lists(read: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    """The expressions that a node of the plan has itself, each as the list that Spark writes for it."""
+    for value in read.values():
+        several = isinstance(value, list) and any(isinstance(one, list) for one in value)
+        for nodes in value if several else [value]:
+            if isinstance(nodes, list) and nodes and all(isinstance(one, dict) and "class" in one for one in nodes):
+                yield nodes
 
 
 def _refused_node(nodes: list[dict[str, Any]], index: int, step: str) -> _Found | None:
@@ -136,16 +174,20 @@ def _refused_aggregate(nodes: list[dict[str, Any]], index: int, step: str) -> _F
     return None
 
 
+def _class(node: Any) -> str:
+    return str(node.getClass().getName())
+
+
 def _short(node: dict[str, Any]) -> str:
     return str(node["class"]).rpartition(".")[2]
 
 
-def _written(plan: Any, found: _Found) -> str | None:
+def _written(plan: _Plan, found: _Found) -> str | None:
     """The name under which the function was called: Spark keeps few of the names, but knows the text they stood in.
 
     None if it is only refused in texts, and stands in none.
     """
-    nodes = [one for one in _expressions(plan) if one.getClass().getName() == found.node]
+    nodes = list(plan.expressions({found.node}))
     in_text = next((one for one in nodes if _text(one)), None)
     if in_text is None:
         return None if found.text_only else found.function
@@ -165,8 +207,8 @@ def _called(node: Any, otherwise: str) -> str:
     return name if refuse(name) is not None or is_aggregate(name) else otherwise
 
 
-def _not_deterministic(plan: Any, step: str) -> ExpressionError:
-    for node in _expressions(plan):
+def _not_deterministic(plan: _Plan, step: str) -> ExpressionError:
+    for node in (one for each in _walk(plan.analyzed) for one in _all_of(each)):
         children = list(_sequence(node.children()))
         if not node.deterministic() and all(child.deterministic() for child in children):
             name = _called(node, str(node.prettyName()))
@@ -197,14 +239,12 @@ def _is_empty_text(nodes: list[dict[str, Any]], index: int) -> bool:
     return bool(nodes[index].get("value") == "")
 
 
-def _check_sums(plan: Any, step: str, *, exact_floats: bool) -> None:
+def _check_sums(plan: _Plan, step: str, *, exact_floats: bool) -> None:
     """Refuse what adds floats, or stops adding quietly: what Lockstep lowered itself adds decimals by now."""
-    for node in _expressions(plan):
-        function = _ADDING.get(node.getClass().getName())
-        if function is None:
-            continue
+    for node in plan.expressions(_ADDING):
+        function = _ADDING[_class(node)]
         if str(node.prettyName()).startswith("try_"):
-            raise _refused(_Found(node.getClass().getName(), f"try_{function}"), f"try_{function}", step)
+            raise _refused(_Found(_class(node), f"try_{function}"), f"try_{function}", step)
         if exact_floats and node.children().apply(0).dataType().typeName() in ("double", "float"):
             raise ExpressionError(
                 "LS0208",
@@ -214,11 +254,10 @@ def _check_sums(plan: Any, step: str, *, exact_floats: bool) -> None:
             )
 
 
-def _expressions(plan: Any) -> Iterator[Any]:
-    """All expressions of a plan in the JVM, those inside others too."""
-    for node in _walk(plan):
-        for expression in _sequence(node.expressions()):
-            yield from _walk(expression)
+def _all_of(node: Any) -> Iterator[Any]:
+    """All expressions of a node of the plan in the JVM, those inside others too."""
+    for expression in _sequence(node.expressions()):
+        yield from _walk(expression)
 
 
 def _walk(tree: Any) -> Iterator[Any]:

@@ -22,6 +22,7 @@ from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.registry import FAMILIES
 from lockstep.compile.stages import TIME, spark_schema_text, taken_up
 from lockstep.compile.steps import Context, Lowered, lower
+from lockstep.errors import ExpressionError
 from lockstep.plan.graph import Graph
 from lockstep.plan.newest_rows import keeps_positions
 from lockstep.plan.schema import parse_schema
@@ -135,8 +136,12 @@ class _StageCompiler:
 
     def compiled(self) -> Compiled:
         """The stage, lowered."""
-        for step in self._stage.steps:
-            self._lower(step)
+        try:
+            for step in self._stage.steps:
+                self._lower(step)
+        finally:
+            # Also before an error of a later step: what is refused further up may be its cause.
+            self._check_determinism()
         for sink in self._stage.sinks:
             if isinstance(sink, StageSink):
                 self._context.written[sink.id] = _visible_schema(self._lowered[id(sink)])
@@ -165,10 +170,27 @@ class _StageCompiler:
             columns = tuple(dict.fromkeys(name for given in inputs for name in given.columns))
             raise explained(error, step.id, columns) from None
         self._lowered[id(step)] = lowered
-        if step_expressions(step):
-            check_plan(lowered.frame, step.id, exact_floats=_adds_exactly(step))
         if self._on_lowered is not None:
             self._on_lowered(step, lowered.frame)
+
+    def _check_determinism(self) -> None:
+        """Read the plans of the last steps only: each holds those of all steps before it.
+
+        Where one is refused, the first step whose own plan is refused is to blame.
+        """
+        given = [step for step in self._stage.steps if step_expressions(step) and id(step) in self._lowered]
+        held: set[int] = set()
+        for step in reversed(given):
+            if id(step) in held:
+                continue
+            exact = _adds_exactly(step)
+            held |= {id(one) for one in self._stage.upstream(step) if _adds_exactly(one) == exact}
+            try:
+                check_plan(self._lowered[id(step)].frame, step.id, exact_floats=exact)
+            except ExpressionError:
+                for one in given:
+                    check_plan(self._lowered[id(one)].frame, one.id, exact_floats=_adds_exactly(one))
+                raise
 
     def _input(self, step: Step, before: Step) -> Lowered:
         if not self._stage.is_cut(step, before):

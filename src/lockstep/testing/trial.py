@@ -46,6 +46,8 @@ NEVER_AHEAD_S = 1e9
 """Thirty years: an epoch of a test holds what the test put into it, unless it asks for less."""
 _POLL_S, _POLL_MAX_S, _POLL_SHARE = 0.01, 0.1, 0.05
 """How often it is asked whether an epoch is done: at most this share of what it took so far is waited too long."""
+_ALIVE_S = 0.2
+"""How often whether the replica still runs: that is a call into the JVM for each of its queries."""
 
 
 class Trial:
@@ -164,13 +166,16 @@ class Trial:
             one.stop()
 
     def _until(self, replica: ReplicaHere, epoch: int, holds: Callable[[ReplicaHere], bool]) -> None:
-        begun_s = time.monotonic()
+        begun_s = asked_s = time.monotonic()
         while not holds(replica):
-            if not replica.is_running and not holds(replica):
-                raise replica.ended_by()
+            now_s = time.monotonic()
+            if now_s - asked_s >= _ALIVE_S:
+                asked_s = now_s
+                if not replica.is_running and not holds(replica):
+                    raise replica.ended_by()
             if replica.has_diverged:
                 raise self._disagreement(epoch)
-            waited_s = time.monotonic() - begun_s
+            waited_s = now_s - begun_s
             assert waited_s < self.wait_s, f"{replica.spec.replica} did not finish epoch {epoch}"
             time.sleep(min(_POLL_MAX_S, max(_POLL_S, waited_s * _POLL_SHARE)))
 
