@@ -119,7 +119,13 @@ class DeltaSinkSide:
         mark = secrets.token_hex(8)
         if self._find(wanted.epoch) is None:
             files += self._write(wanted.epoch, output, holder)
-        held, by_mark = self._published(wanted, output, files, holder, mark)
+        try:
+            held, by_mark = self._published(wanted, output, files, holder, mark)
+        except ConnectError:
+            # Only while it is certain that no commit names them.
+            if self._find(wanted.epoch) is None:
+                remove_files([self._data / file.name for file in files])
+            raise
         if by_mark != mark:
             remove_files([self._data / file.name for file in files])
         self._stage.remove(output)
@@ -129,7 +135,7 @@ class DeltaSinkSide:
         """The published rows of one epoch; with a key they may have been replaced since."""
         if self._spec.key or self.publication(epoch) is None:
             return None
-        return _select(self._table, self._stage.schema(), [epoch])
+        return self._table.rows(self._stage.schema(), [epoch])
 
     def sweep(self, dead: Sequence[str]) -> int:
         """Remove what dead holders staged and never published.
@@ -206,7 +212,7 @@ class DeltaSinkSide:
         """What holds for the epoch in the end, from here or from another. An attempt whose outcome is not known is
         followed by a look at the fence: nothing is committed twice.
         """
-        from deltalake.exceptions import DeltaError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
         failed: DeltaError | None = None
         for _ in range(COMMITS_MAX):
@@ -225,6 +231,8 @@ class DeltaSinkSide:
             try:
                 self._commit(published, output, files, holder, mark)
             except DeltaError as error:
+                if failed is not None and not isinstance(error, CommitFailedError):
+                    raise explained(self._table.place, error) from error
                 failed = error
                 time.sleep(_AGAIN_S)
         raise explained(self._table.place, failed or RuntimeError("the commit is not to be seen"))
@@ -293,15 +301,7 @@ def read_delta(folder: Path, epochs: Iterable[int] | None = None) -> pa.Table:
         raise ConnectError(
             "LS0513", f"nothing was ever published in {folder}", why="the Delta table there is no sink's."
         )
-    return _select(table, schema_of(owner.columns), None if epochs is None else sorted(set(epochs)))
-
-
-def _select(table: Table, schema: pa.Schema, epochs: list[int] | None) -> pa.Table:
-    chosen = None if epochs is None else [(EPOCH_COLUMN, "in", epochs)]
-    if epochs == []:
-        return schema.empty_table()
-    found = table.refresh().to_pyarrow_table(filters=chosen)
-    return found.sort_by(EPOCH_COLUMN).select(schema.names).cast(schema).combine_chunks()
+    return table.rows(schema_of(owner.columns), None if epochs is None else sorted(set(epochs)))
 
 
 def _one_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
