@@ -115,23 +115,27 @@ def test_an_epoch_without_rows_costs_no_commit_and_is_fenced_all_the_same(place:
     assert (Log(out).epochs, Log(out).rows()) == ([0, 3], _expected(0, 3))
 
 
+@pytest.mark.parametrize("point", ["checked", "committing"])
 @pytest.mark.parametrize("key", [None, "n"])
 def test_one_who_looked_before_another_committed_is_refused_and_finds_the_others(
-    place: Place, out: Path, key: str | None, monkeypatch: pytest.MonkeyPatch
+    place: Place, out: Path, key: str | None, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from lockstep.connect.sinks import delta as module
+
     slow, quick = delta_sink(place, key=key), delta_sink(place, key=key)
     publish(slow, 0)
-    name = "merge" if key else "append"
-    real = getattr(Table, name)
+    target: Any = module if point == "checked" else Table
+    name = "check_not_retired" if point == "checked" else "merge" if key else "append"
+    real = getattr(target, name)
     raced: list[int] = []
 
-    def late(self: Table, *arguments: Any) -> None:
+    def late(*arguments: Any) -> None:
         if not raced:
             raced.append(1)
             assert publish(quick, 1, OTHER).by == "r1.7"
-        real(self, *arguments)
+        real(*arguments)
 
-    monkeypatch.setattr(Table, name, late)
+    monkeypatch.setattr(target, name, late)
     assert publish(slow, 1).by == "r1.7"
     assert (Log(out).epochs, Log(out).rows()) == ([0, 1], _expected(0, 1))
 

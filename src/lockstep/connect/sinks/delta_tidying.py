@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lockstep.connect.sinks.delta_table import Table, explained
+from lockstep.connect.sinks.delta_table import Table, explained, import_deltalake
 from lockstep.connect.specs import DeltaSink
 
 SMALL_BYTES = 8 << 20
@@ -25,10 +25,13 @@ class DeltaTidier:
 
     def tidy(self) -> int:
         """Merge if enough small files have come together; how many were. LS0543 if another commit was in the way."""
+        if not self._spec.optimize_every:
+            return 0
+        import_deltalake()
         from deltalake.exceptions import DeltaError
 
         table = Table(self.folder, 0)
-        if not self._spec.optimize_every or not table.is_there():
+        if not table.is_there():
             return 0
         handle = table.refresh()
         try:
