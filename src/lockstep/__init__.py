@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lockstep.connect.reading import read as read
     from lockstep.connect.specs import collection as collection
     from lockstep.connect.specs import console as console
+    from lockstep.connect.specs import delta as delta
     from lockstep.connect.specs import files as files
     from lockstep.connect.specs import journal as journal
     from lockstep.connect.specs import postgres as postgres
@@ -95,6 +96,7 @@ _HOMES = {
     "kafka": "connect.kafka.specs",
     "sqlite": "connect.specs",
     "postgres": "connect.specs",
+    "delta": "connect.specs",
     "console": "connect.specs",
     "table": "connect.tables",
     "read": "connect.reading",

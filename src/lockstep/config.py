@@ -103,7 +103,7 @@ class RunSettings(_Strict):
     retention_epochs_min: int = Field(default=200, ge=10)
     """Epochs kept even if nobody needs them: for `lockstep ledger` and for looking back."""
     compact_sinks: bool = True
-    """Whether old epochs of files sinks are merged into few files by themselves, beside the running job."""
+    """Whether old epochs of files and Delta sinks are merged into few files by themselves, beside the running job."""
     compact_keep_epochs: int = Field(default=100, ge=1)
     """The newest epochs that keep files of their own; a few hundred older ones may be waiting to be merged."""
     dead_letters_max: int = Field(default=10_000, ge=0)

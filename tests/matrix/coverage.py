@@ -35,6 +35,7 @@ NOT_WANTED = {
     "RollingAggregate.per_record = False": "Spark has an aggregation of its own for that",
     "RateSource.limit = None": "never ends: a life does, and its output is compared then",
     "PostgresSink": "needs a server: tests/cluster",
+    "DeltaSink": "needs an extra: tests/unit/connect/test_connect_delta.py",
     "Table.copy = given": "made by a running job",
     **{
         f"{kind}.guarantee = {one}": "inside a job all is exactly once"

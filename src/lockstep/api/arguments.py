@@ -99,7 +99,7 @@ def sink_spec(spec: Any) -> SinkSpec:
         return spec
     why, hint = (
         f"it was given {spec!r}.",
-        '.to(ls.files("out/alerts")), .to(ls.sqlite(...)), .to(ls.postgres(...)) or .to(ls.console())',
+        '.to(ls.files("out/alerts")), .to(ls.sqlite(...)), ls.postgres(...), ls.delta(...) or ls.console()',
     )
     if isinstance(spec, SourceSpec) and not isinstance(spec, type):
         why = f"{spec.describe()} is a source: it was made with a schema."

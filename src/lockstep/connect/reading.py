@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 
 def read(path: str | Path, epochs: Iterable[int] | None = None, *, table: str | None = None) -> pa.Table:
-    """Everything that is published at ``path`` (a files sink, or a database and its ``table``), in epoch order.
+    """Everything that is published at ``path`` (files, a Delta table, or a database and its ``table``), in epoch order.
 
     A database is the path of a SQLite one, or the address of a Postgres server as :func:`lockstep.postgres` takes it
     (the password is where its client finds it: ``PGPASSWORD``, a password file, a service file).
@@ -52,6 +52,10 @@ def read(path: str | Path, epochs: Iterable[int] | None = None, *, table: str | 
         from lockstep.connect.sinks.sqlite import read_sqlite
 
         return read_sqlite(Path(path), table, epochs)
+    if (Path(path) / "_delta_log").is_dir():
+        from lockstep.connect.sinks.delta import read_delta
+
+        return read_delta(Path(path), epochs)
     reader = Reader(path)
     there = reader.epochs()
     if epochs is None:

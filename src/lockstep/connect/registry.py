@@ -27,6 +27,7 @@ SINKS = {
     "files": "files:FilesSinkSide",
     "sqlite": "sqlite:SqliteSinkSide",
     "postgres": "postgres:PostgresSinkSide",
+    "delta": "delta:DeltaSinkSide",
     "console": "console:ConsoleSinkSide",
     "kafka": "kafka:KafkaSinkSide",
     "stage": "stage:StageSinkSide",

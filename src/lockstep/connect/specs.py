@@ -31,6 +31,8 @@ PARTITIONS_MAX = 1024
 PER_SECOND_MAX = 100_000_000
 """More than any machine makes; above it the microseconds of neighbouring records are all the same anyway."""
 
+RETAIN_US_MIN = 3_600_000_000
+
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SERVER_URL = re.compile(r"postgres(?:ql)?://")
 _SERVER_WORDS = re.compile(r"(?:^|\s)(?:host|hostaddr|port|dbname|user|service|passfile)\s*=")
@@ -240,6 +242,52 @@ class PostgresSink:
 
 
 @dataclass(frozen=True)
+class DeltaSink:
+    """Publish epochs into a Delta table: see :func:`delta`."""
+
+    path: str
+    key: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    optimize_every: int = 200
+    checkpoint_every: int = 100
+    retain_us: int = 7 * 86_400_000_000
+
+    kind: ClassVar[str] = "delta"
+    guarantee: ClassVar[Guarantee] = "exactly-once"
+
+    def __post_init__(self) -> None:
+        _check_path(self.path)
+        is_address = "://" in self.path
+        check(not is_address, f'"{self.path}" is not a path', "a Delta table is in a folder that all hosts see.")
+        for name, columns in (("key", self.key), ("partition_by", self.partition_by)):
+            check(len(set(columns)) == len(columns), f"{name}={columns} names a column twice", "name each once.")
+        check(self.optimize_every >= 0, f"optimize_every={self.optimize_every}", "it is a number of files; 0: never.")
+        check(self.checkpoint_every >= 1, f"checkpoint_every={self.checkpoint_every}", "it is at least 1 commit.")
+        check(self.retain_us >= RETAIN_US_MIN, f'retain="{duration_text(self.retain_us)}"', "it is at least 1 hour.")
+
+    def describe(self) -> str:
+        """One line for drawings and messages."""
+        key = f", key {', '.join(self.key)}" if self.key else ""
+        return f"delta {self.path}{key}" + (f", by {', '.join(self.partition_by)}" if self.partition_by else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for :func:`spec_from_json`."""
+        return {**asdict(self), "key": list(self.key), "partition_by": list(self.partition_by)}
+
+    def table_properties(self) -> dict[str, str]:
+        """What the table is told when it is made.
+
+        The log remembers removed files for twice as long as they stay: the vacuum has to find them there.
+        """
+        seconds = self.retain_us // 1_000_000
+        return {
+            "delta.checkpointInterval": str(self.checkpoint_every),
+            "delta.logRetentionDuration": f"interval {seconds} seconds",
+            "delta.deletedFileRetentionDuration": f"interval {2 * seconds} seconds",
+        }
+
+
+@dataclass(frozen=True)
 class ConsoleSink:
     """Print epochs: see :func:`console`."""
 
@@ -262,7 +310,7 @@ class ConsoleSink:
 
 
 AnySource = JournalSource | FilesSource | RateSource | CollectionSource | KafkaSource | StageSource
-AnySink = FilesSink | SqliteSink | PostgresSink | ConsoleSink | KafkaSink | StageJournal
+AnySink = FilesSink | SqliteSink | PostgresSink | DeltaSink | ConsoleSink | KafkaSink | StageJournal
 
 
 def journal(name: str, *, schema: str | Schema, partitions: int = 1) -> JournalSource:
@@ -383,6 +431,29 @@ def postgres(
     return PostgresSink(server, table, columns, password_env)
 
 
+def delta(
+    path: str,
+    *,
+    key: str | Sequence[str] | None = None,
+    partition_by: str | Sequence[str] | None = None,
+    optimize_every: int = 200,
+    checkpoint_every: int = 100,
+    retain: Duration = "7 days",
+) -> DeltaSink:
+    """A Delta table in the folder ``path``, one commit for each epoch with rows; with ``key`` newer rows replace older.
+
+    When ``optimize_every`` small files have come together they are merged beside the running job (0: never). Files that
+    are no longer part of the table, and the log of old versions, stay for ``retain``; the log gets a checkpoint every
+    ``checkpoint_every`` commits. Needs ``pip install "lockstep[delta]"``.
+
+    >>> delta("out/totals", key="user", partition_by="country").describe()
+    'delta out/totals, key user, by country'
+    """
+    keys = (key,) if isinstance(key, str) else tuple(key or ())
+    parts = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
+    return DeltaSink(str(path), keys, parts, optimize_every, checkpoint_every, duration_us(retain))
+
+
 def is_postgres(text: str) -> bool:
     """Whether a text is the address of a Postgres server, and not a path.
 
@@ -437,6 +508,7 @@ _FROM_JSON: dict[str, Callable[[dict[str, Any]], AnySource | AnySink]] = {
     "collection": _collection_from_json,
     "sqlite": lambda data: SqliteSink(data["database"], data["table"], tuple(data["key"])),
     "postgres": lambda data: PostgresSink(**{**data, "key": tuple(data["key"])}),
+    "delta": lambda data: DeltaSink(**{**data, "key": tuple(data["key"]), "partition_by": tuple(data["partition_by"])}),
     "console": lambda data: ConsoleSink(**data),
     "kafka": kafka_spec,
     "stage": stage_spec,

@@ -37,6 +37,7 @@ from lockstep.store.opening import absolute, list_jobs, open_store
 
 _WHY = {
     "files": "each epoch becomes visible by one manifest that can be made only once",
+    "delta": "rows and the number of their epoch are written in one commit of the table",
     "postgres": "rows and the number of their epoch are written in one transaction",
     "sqlite": "rows and the number of their epoch are written in one transaction",
     "kafka": "rows and the epoch's fence are committed in one transaction",

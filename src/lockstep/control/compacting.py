@@ -1,4 +1,4 @@
-"""Merging old epochs of a job's files sinks by itself: a thread of the supervisor, so nothing waits for it."""
+"""Merging old epochs of a job's files and Delta sinks by itself: a thread of the supervisor, nothing waits for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lockstep.config import RunSettings
 from lockstep.connect.sinks.compaction import compact
+from lockstep.connect.sinks.delta_tidying import DeltaTidier
 from lockstep.errors import LockstepError
 from lockstep.store.protocols import Store
 
@@ -25,9 +26,12 @@ _NOT_A_SINK_YET = "LS0513"
 class Compactor(threading.Thread):
     """Looks after the folders of the sinks every few seconds; what fails is said once and tried again."""
 
-    def __init__(self, folders: Sequence[Path], settings: RunSettings, store: Store) -> None:
+    def __init__(
+        self, folders: Sequence[Path], settings: RunSettings, store: Store, tables: Sequence[DeltaTidier] = ()
+    ) -> None:
         super().__init__(name="compactor", daemon=True)
         self._folders = folders if settings.compact_sinks else []
+        self._tables = tables if settings.compact_sinks else []
         self._keep = settings.compact_keep_epochs
         self._store = store
         self._ended = threading.Event()
@@ -42,6 +46,8 @@ class Compactor(threading.Thread):
         while not self._ended.wait(INTERVAL_S):
             for folder in self._folders:
                 self.compact(folder)
+            for table in self._tables:
+                self.tidy(table)
 
     def compact(self, folder: Path) -> None:
         """Merge what has grown old in one sink."""
@@ -54,6 +60,13 @@ class Compactor(threading.Thread):
         except pa.ArrowException as error:
             # A torn data file: what reads it says so in Arrow's words. The other sinks are looked after all the same.
             self._say(f"{folder}: an epoch cannot be read: {error}")
+
+    def tidy(self, table: DeltaTidier) -> None:
+        """Merge what has come together in one Delta table; if a commit was in the way, the next look does it."""
+        try:
+            table.tidy()
+        except LockstepError as error:
+            self._say(f"{table.folder}: {error}")
 
     def stop(self) -> None:
         """Stop after the merge under way. Not waited for: one that is cut off harms nothing."""

@@ -18,8 +18,9 @@ from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import Place, SourceSide
 from lockstep.connect.put_back import SOURCES, sources_text
 from lockstep.connect.registry import sink_side, source_side
+from lockstep.connect.sinks.delta_tidying import DeltaTidier
 from lockstep.connect.sources.stage import StageTrimmer
-from lockstep.connect.specs import FilesSink
+from lockstep.connect.specs import DeltaSink, FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.compacting import Compactor
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
@@ -84,7 +85,8 @@ def prepare_run(
         lock.close()
         raise
     folders = [project / step.spec.path for step in graph.sinks if isinstance(step.spec, FilesSink)]
-    return PreparedRun(graph, settings, store, supervisor, Compactor(folders, settings.run, store), lock)
+    tables = [DeltaTidier(step.spec, project) for step in graph.sinks if isinstance(step.spec, DeltaSink)]
+    return PreparedRun(graph, settings, store, supervisor, Compactor(folders, settings.run, store, tables), lock)
 
 
 def _ready(

@@ -23,6 +23,7 @@ _AREAS = (
     "ls03_processes",
     "ls04",
     "ls05",
+    "ls05_delta",
     "ls05_kafka",
     "ls06",
     "ls06_tools",

@@ -8,12 +8,12 @@ from lockstep.connect.kafka.fence import (
     FENCES_KEPT,
     Act,
     Fence,
-    Owner,
     epoch_record,
     next_act,
     owner_record,
 )
 from lockstep.connect.protocols import Publication
+from lockstep.connect.sinks.order import Owner
 from lockstep.store.protocols import Holder
 
 MINE = Holder("r1", 4)
@@ -47,7 +47,7 @@ def test_who_publishes_follows_from_the_fence(fence: Fence, epoch: int, is_over:
 
 def test_the_fence_is_the_same_after_compaction() -> None:
     records = [epoch_record(Publication(epoch, f"d{epoch}", 1, "r0.1", "v1")) for epoch in range(3 * FENCES_KEPT)]
-    owner = Owner("job", "alerts", "run", "", ("user",))
+    owner = Owner("job", "alerts", "", ("user",), 1, "run")
     whole, compacted = Fence(), Fence()
     for record in [owner_record(owner), *records, records[-1]]:
         whole.take(*record)

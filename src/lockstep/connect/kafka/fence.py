@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from lockstep.connect.kafka.client import AWAY_S, CALL_S, away, consumer_settings, library, patiently
 from lockstep.connect.kafka.specs import KafkaSink
 from lockstep.connect.protocols import Publication
+from lockstep.connect.sinks.order import Owner
 from lockstep.store.protocols import Holder
 
 if TYPE_CHECKING:
@@ -51,19 +52,6 @@ def fence_topic(topic: str) -> str:
     'alerts.lockstep-fence'
     """
     return f"{topic}.lockstep-fence"
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whose topic it is, and what it was made for."""
-
-    job: str
-    sink: str
-    run: str
-    """A random name in the job's store: another store's job of the same name has epochs of its own."""
-    columns: str
-    key: tuple[str, ...]
-    format_version: int = FORMAT_VERSION
 
 
 class Act(Enum):

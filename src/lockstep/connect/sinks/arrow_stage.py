@@ -63,7 +63,7 @@ class ArrowStage:
         if output.table is not None:
             yield from output.table.select(schema.names).cast(schema).to_batches()
             return
-        paths = [self._checked(file.path) for file in output.files]
+        paths = [self.checked(file.path) for file in output.files]
         if paths and _is_ordered(paths[0]):
             ordered = schema.append(pa.field(ORDER, pa.string()))
             yield from merged([read_batches(path, "arrow", ordered) for path in paths])
@@ -82,7 +82,7 @@ class ArrowStage:
 
     def remove(self, output: Output) -> None:
         """Remove an output's staged files: they were published, or somebody was faster."""
-        remove_files([self._checked(file.path) for file in output.files])
+        remove_files([self.checked(file.path) for file in output.files])
 
     def sweep(self, dead: Sequence[str]) -> int:
         """Remove what dead holders staged."""
@@ -90,7 +90,8 @@ class ArrowStage:
         staged = ((path, parse_staged(path.name)) for path in paths)
         return remove_files([path for path, parsed in staged if parsed is not None and parsed[1] in dead])
 
-    def _checked(self, name: str) -> Path:
+    def checked(self, name: str) -> Path:
+        """The path of a staged file, LS0510 if no task of this sink wrote it."""
         path = Path(name)
         if path.parent != self.folder or parse_staged(path.name) is None:
             raise ConnectError(

@@ -6,11 +6,9 @@ one takes the id. The one that held it finds out when it writes, looks at the fe
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import logging
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -39,7 +37,6 @@ from lockstep.connect.kafka.fence import (
     Act,
     Fence,
     FenceReader,
-    Owner,
     epoch_record,
     fence_topic,
     next_act,
@@ -50,10 +47,9 @@ from lockstep.connect.kafka.specs import KafkaSink
 from lockstep.connect.lazy_store import LazyStore
 from lockstep.connect.protocols import Output, Place, Publication, Stager
 from lockstep.connect.sinks.arrow_stage import ArrowStage
-from lockstep.connect.sinks.manifests import newer_version
-from lockstep.connect.sinks.order import check_order, owned_by_another
+from lockstep.connect.sinks.order import Owner, check_order, check_owner, run_name, schema_text
 from lockstep.connect.sinks.publication_memory import comparable
-from lockstep.connect.sinks.schemas import check_key, check_same, without_nullability
+from lockstep.connect.sinks.schemas import check_key, without_nullability
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
 
@@ -293,32 +289,14 @@ class KafkaSinkSide:
             fence.owner = owner
 
     def _owner(self, columns: pa.Schema) -> Owner:
-        store, name = self._store.get(), f"kafka-run:{self._sink}"
-        store.put_fact_if_absent(name, secrets.token_hex(8))
-        run = store.fact(name) or ""
-        text = base64.b64encode(columns.serialize()).decode()
-        return Owner(self._job, self._sink, run, text, self._spec.key)
+        run = run_name(self._store.get(), f"kafka-run:{self._sink}")
+        return Owner(self._job, self._sink, schema_text(columns), self._spec.key, FORMAT_VERSION, run)
 
     def _check_owner(self, columns: pa.Schema) -> None:
-        place, held, mine = f"topic {self._spec.topic}", self._opened().fence.owner, self._owner(columns)
+        held = self._opened().fence.owner
         assert held is not None
-        if held.format_version > FORMAT_VERSION:
-            raise newer_version(place, held.format_version, FORMAT_VERSION)
-        if (held.job, held.sink) != (mine.job, mine.sink):
-            raise owned_by_another(place, held.job, held.sink)
-        if held.run != mine.run:
-            raise ConnectError(
-                "LS0503",
-                f"{place} belongs to another run of this job",
-                why="its epochs were counted in another store (another folder, or one that was removed), so the same "
-                "numbers mean other records.",
-                hint=f"run the job in its old folder, or choose another topic; to begin anew there, delete the topic "
-                f"{fence_topic(self._spec.topic)} while no job runs.",
-            )
-        check_same(place, pa.ipc.read_schema(pa.BufferReader(base64.b64decode(held.columns))), columns)
-        if held.key != mine.key:
-            text = json.dumps(held.key)
-            raise ConnectError("LS0512", f"{place} was made with the key {text}", hint="write to a new topic.")
+        anew = f"delete the topic {fence_topic(self._spec.topic)} while no job runs"
+        check_owner(f"topic {self._spec.topic}", held, self._owner(columns), anew)
 
 
 def quiet_producer(settings: Settings) -> Producer:

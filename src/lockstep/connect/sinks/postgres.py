@@ -6,7 +6,6 @@ a temporary table first, without that lock, so that one who stands still half-wa
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -18,11 +17,18 @@ import pyarrow as pa
 from lockstep.clock import Clock, wall_us
 from lockstep.connect.protocols import Output, Place, Publication, Stager
 from lockstep.connect.sinks.arrow_stage import ArrowStage
-from lockstep.connect.sinks.manifests import newer_version
-from lockstep.connect.sinks.order import check_order, owned_by_another
+from lockstep.connect.sinks.order import (
+    Owner,
+    check_not_retired,
+    check_order,
+    check_owner,
+    made_by_others,
+    schema_of,
+    schema_text,
+)
 from lockstep.connect.sinks.postgres_server import PATIENCE_S, Server, import_psycopg, run
 from lockstep.connect.sinks.postgres_values import column_type, from_postgres, selected, to_postgres
-from lockstep.connect.sinks.schemas import check_key, check_names, check_same, without_nullability
+from lockstep.connect.sinks.schemas import check_key, check_names, without_nullability
 from lockstep.connect.specs import PostgresSink
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
@@ -140,20 +146,10 @@ class PostgresSinkSide:
         row = run(connection, query.format(self._names.sinks), (self._spec.table,)).fetchone()
         if row is None:
             if _exists(connection, self._names.table):
-                raise ConnectError(
-                    "LS0503",
-                    f"{place} was not made by Lockstep",
-                    why="rows in it would get mixed with those of the job, without a fence.",
-                    hint="choose another name for the table.",
-                )
+                raise made_by_others(place)
             return False
-        if row[0] > FORMAT_VERSION:
-            raise newer_version(place, row[0], FORMAT_VERSION)
-        if (row[1], row[2]) != (self._job, self._sink):
-            raise owned_by_another(place, row[1], row[2])
-        check_same(place, _stored_schema(row[3]), schema)
-        if tuple(json.loads(row[4])) != self._spec.key:
-            raise ConnectError("LS0512", f"{place} was made with the key {row[4]}", hint="write to a new table.")
+        stored = Owner(row[1], row[2], row[3], tuple(json.loads(row[4])), row[0])
+        check_owner(place, stored, Owner(self._job, self._sink, schema_text(schema), self._spec.key, FORMAT_VERSION))
         return True
 
     def _check_table(self, connection: Connection, schema: pa.Schema) -> None:
@@ -191,7 +187,7 @@ class PostgresSinkSide:
             FORMAT_VERSION,
             self._job,
             self._sink,
-            base64.b64encode(schema.serialize()).decode(),
+            schema_text(schema),
             json.dumps(self._spec.key),
         )
         run(connection, f"INSERT INTO {self._names.sinks} VALUES (%s, %s, %s, %s, %s, %s)", mine)  # noqa: S608
@@ -249,12 +245,7 @@ class PostgresSinkSide:
             "DO UPDATE SET incarnation = greatest(known.incarnation, excluded.incarnation) RETURNING incarnation",
             (self._spec.table, holder.replica, holder.incarnation),
         ).fetchone()[0]
-        if noted > holder.incarnation:
-            raise ConnectError(
-                "LS0534",
-                f"{holder} may not publish in table {self._spec.table} any more",
-                why=f"incarnation {noted} of {holder.replica} has published there since: this one was retired.",
-            )
+        check_not_retired(f"table {self._spec.table}", holder, noted)
 
     def _insert_rows(self, connection: Connection, output: Output, epoch: int) -> None:
         """Few rows, in one statement. Not by ``executemany``: after its pipeline, a session that stood still with the
@@ -353,7 +344,7 @@ def read_postgres(server: str, table: str, epochs: Iterable[int] | None = None, 
             row = run(connection, query, (table,)).fetchone()
         if row is None:
             raise ConnectError("LS0513", f"nothing was ever published in table {table} of this Postgres database")
-        return _select(connection, names, _stored_schema(row[0]), None if epochs is None else sorted(set(epochs)))
+        return _select(connection, names, schema_of(row[0]), None if epochs is None else sorted(set(epochs)))
 
     try:
         return found.patiently(act)
@@ -405,7 +396,3 @@ def _check_key_version(version: int) -> None:
             why="null is a value of a key like any other, and Postgres can keep such keys apart from version 15 on.",
             hint="upgrade the server, or leave key= out.",
         )
-
-
-def _stored_schema(text: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sqlite3
 import time
@@ -18,9 +17,8 @@ from lockstep.clock import Clock, wall_us
 from lockstep.connect.disk import disk_trouble, make_folders
 from lockstep.connect.protocols import Output, Place, Publication, Stager
 from lockstep.connect.sinks.arrow_stage import ArrowStage
-from lockstep.connect.sinks.manifests import newer_version
-from lockstep.connect.sinks.order import check_order, owned_by_another
-from lockstep.connect.sinks.schemas import check_key, check_names, check_same, without_nullability
+from lockstep.connect.sinks.order import Owner, check_order, check_owner, made_by_others, schema_of, schema_text
+from lockstep.connect.sinks.schemas import check_key, check_names, without_nullability
 from lockstep.connect.sinks.sqlite_values import column_type, from_sqlite, to_sqlite
 from lockstep.connect.specs import SqliteSink
 from lockstep.errors import ConnectError
@@ -161,20 +159,10 @@ class SqliteSinkSide:
         if row is None:
             query = "SELECT count(*) FROM sqlite_master WHERE lower(name) = ?"
             if connection.execute(query, (self._spec.table.lower(),)).fetchone()[0]:
-                raise ConnectError(
-                    "LS0503",
-                    f"{place} was not made by Lockstep",
-                    why="rows in it would get mixed with those of the job, without a fence.",
-                    hint="choose another name for the table.",
-                )
+                raise made_by_others(place)
             return False
-        if row[0] > FORMAT_VERSION:
-            raise newer_version(place, row[0], FORMAT_VERSION)
-        if (row[1], row[2]) != (self._job, self._sink):
-            raise owned_by_another(place, row[1], row[2])
-        check_same(place, _stored_schema(row[3]), schema)
-        if tuple(json.loads(row[4])) != self._spec.key:
-            raise ConnectError("LS0512", f"{place} was made with the key {row[4]}", hint="write to a new table.")
+        stored = Owner(row[1], row[2], row[3], tuple(json.loads(row[4])), row[0])
+        check_owner(place, stored, Owner(self._job, self._sink, schema_text(schema), self._spec.key, FORMAT_VERSION))
         # From here on releases that do not know of runs must not write to it.
         version = (FORMAT_VERSION, self._spec.table.lower())
         connection.execute("UPDATE _lockstep_sinks SET format_version = ? WHERE table_name = ?", version)
@@ -195,7 +183,7 @@ class SqliteSinkSide:
             FORMAT_VERSION,
             self._job,
             self._sink,
-            base64.b64encode(schema.serialize()).decode(),
+            schema_text(schema),
             json.dumps(self._spec.key),
         )
         connection.execute("INSERT INTO _lockstep_sinks VALUES (?, ?, ?, ?, ?, ?)", mine)
@@ -278,7 +266,7 @@ def read_sqlite(path: Path, table: str, epochs: Iterable[int] | None = None) -> 
         row = connection.execute(query, (table.lower(),)).fetchone()
         if row is None:
             raise ConnectError("LS0513", f"nothing was ever published in table {table} of {path}")
-        return _select(connection, table, _stored_schema(row[0]), None if epochs is None else sorted(set(epochs)))
+        return _select(connection, table, schema_of(row[0]), None if epochs is None else sorted(set(epochs)))
     except sqlite3.Error as error:
         raise _explained(error, path, LOCKED_S) from error
     finally:
@@ -323,10 +311,6 @@ def _null_keys(key: tuple[str, ...]) -> str:
     names = list(map(quoted, key))
     parts = ", ".join(f"{name} IS NULL, ifnull({name}, 0)" for name in names)
     return f"({parts}) WHERE {' OR '.join(f'{name} IS NULL' for name in names)}"
-
-
-def _stored_schema(text: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
 
 
 @contextmanager
