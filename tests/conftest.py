@@ -13,6 +13,8 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from lockstep import credentials
+
 LEFT_BEHIND_GRACE_S = 10.0
 """A JVM that was told to end needs a moment; one that lives longer was forgotten."""
 SESSION_VARIABLE = "LOCKSTEP_TEST_SESSION"
@@ -38,6 +40,15 @@ def nothing_is_left_behind() -> Iterator[None]:
     if left:
         listed = "\n".join(f"  {process.pid} {_command(process)}" for process in left)
         pytest.fail(f"tests left {len(left)} processes behind:\n{listed}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def secrets_of_a_test_are_its_own() -> Iterator[None]:
+    """A process that knows a secret starts its JVM differently: the tests that come later must not notice."""
+    before = set(credentials._hidden)
+    yield
+    credentials._hidden.clear()
+    credentials._hidden.update(before)
 
 
 def _left_behind() -> list[psutil.Process]:
