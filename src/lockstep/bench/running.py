@@ -12,8 +12,8 @@ from lockstep.bench.children import Child
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
 from lockstep.control.processes import kill_tree
+from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Holder, Progress, Store
-from lockstep.store.sqlite_store import open_store
 
 START_TIMEOUT_S = 180.0
 SINK_FOLDER = "out"
@@ -52,7 +52,7 @@ class JobRun(Child):
         arguments += ["--replicas", str(run.replicas), "--master", run.master]
         for key, value in (run.settings or {}).items():
             arguments += ["--set", f"{key}={value}"]
-        self.store: Store = open_store(self.store_folder, run.job)
+        self.store: Store = open_store(address_in(self.store_folder), run.job)
         super().__init__("`lockstep run`", arguments, folder / "run.log", folder)
 
     @property

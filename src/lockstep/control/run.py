@@ -36,14 +36,14 @@ from lockstep.plan.joins import TableJoin
 from lockstep.plan.loops import loop_journal
 from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.spark.environment import refused_settings
-from lockstep.runtime.spec import ReplicaSpec, job_folder, replica_folder
+from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.runtime.state.recovery import VERSION, VERSION_FROM
 from lockstep.runtime.steps import run
-from lockstep.store.opening import absolute, open_store
+from lockstep.store.home import job_folder
+from lockstep.store.opening import absolute, lock_file, open_store
 from lockstep.store.protocols import Store
-from lockstep.store.sqlite_store import LEDGER_FILE
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def prepare_run(
     lock = _locked(folder, store, graph.name)
     try:
         # Before anything is written: who was left behind may hold the store's lock.
-        left = LeftoverProcesses(partial(replica_folder, folder, graph.name), _ledger(folder, graph.name))
+        left = LeftoverProcesses(partial(replica_folder, folder, graph.name), lock_file(address, graph.name))
         run(take_over(store, identity, left))
         supervisor = _ready(loaded, graph, settings, store, project, identity)
     except BaseException:
@@ -130,13 +130,9 @@ def _supervisor(graph: Graph, settings: Settings, store: Store, template: Replic
         side.start()
     machine = MachineProcesses(template, settings)
     spares = Spares(store, template, settings, replica_names(settings.run.replicas), machine)
-    holder = partial(lock_holder, _ledger(place.home, place.job))
+    holder = partial(lock_holder, lock_file(place.store, place.job))
     around = Surroundings(start=spares, reserve=spares, lock_holder=holder)
     return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around)
-
-
-def _ledger(folder: Path, job: str) -> Path:
-    return job_folder(folder, job) / LEDGER_FILE
 
 
 def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:

@@ -56,6 +56,16 @@ def open_store(address: str, job: str, clock: Clock = wall_us) -> Store:
     return sqlite_store.open_store(folder, job, clock)
 
 
+def lock_file(address: str, job: str) -> Path | None:
+    """The file whose write lock everybody who uses an embedded store waits for; None for one that has no such lock.
+
+    A process that is stopped while it holds that lock holds up the whole job: whoever keeps the job going has to see
+    who that is without asking the store.
+    """
+    folder = embedded_folder(address)
+    return None if folder is None else sqlite_store.ledger_file(folder, job)
+
+
 def list_jobs(address: str) -> list[str]:
     """The jobs that have a store at an address, by name."""
     folder = embedded_folder(address)
