@@ -168,7 +168,9 @@ def refuse_pinned(settings: Settings) -> None:
 
 def _locked(folder: Path, store: Store, job: str) -> IO[str]:
     """Hold the job for as long as this process lives, also while it is suspended and its lease expires."""
-    handle = (job_folder(folder, job) / "supervisor.lock").open("w", encoding="utf-8")
+    own = job_folder(folder, job)
+    own.mkdir(parents=True, exist_ok=True)
+    handle = (own / "supervisor.lock").open("w", encoding="utf-8")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
