@@ -56,17 +56,18 @@ class ZookeeperLedger(Part):
         replica, path = self._at("replicas", node_name(holder.replica)), self._at("entries", proposal.epoch)
         made = [create(self._item(item.source, item.position), packed(item.body)) for item in items]
         while True:
+            # The head first: an entry that is not there although it is below the head was trimmed, not just sealed.
+            head, head_version = self._head(call)
             registered, held = call.look_all([replica, path])
             if registered is None or not is_live(registered, holder):
                 raise may_not_seal(holder)
             if (entry := _entry(held)) is not None:
                 return entry
-            head, head_version = self._head(call)
             check_follows(head, proposal)
             acts = [
                 check(replica, registered.version),
                 change(self._at("head"), str(proposal.epoch).encode(), head_version),
-                create(path, packed(to_text(sealed))),
+                create(path, packed(vars(sealed))),
             ]
             outcome = call.put(*acts, *made)
             if outcome.done:
@@ -169,4 +170,4 @@ class ZookeeperLedger(Part):
 
 
 def _entry(node: Node | None) -> Entry | None:
-    return None if node is None else from_text(unpacked(node.value))
+    return None if node is None else Entry(**unpacked(node.value))

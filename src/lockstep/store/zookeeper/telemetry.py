@@ -3,8 +3,9 @@ events. Written late, by the thread of :mod:`lockstep.store.zookeeper.outbox`.""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
 from functools import partial
 
 from lockstep.clock import Clock
@@ -13,7 +14,7 @@ from lockstep.observe.histogram import Histogram
 from lockstep.store import record
 from lockstep.store.protocols import Digest, Progress, Published
 from lockstep.store.zookeeper.address import Address
-from lockstep.store.zookeeper.client import Node, Operation, change, check, create
+from lockstep.store.zookeeper.client import Call, Node, Operation, change, check, create
 from lockstep.store.zookeeper.leases import ZookeeperLeases
 from lockstep.store.zookeeper.nodes import node_name, packed, unpacked
 from lockstep.store.zookeeper.outbox import Outbox
@@ -101,7 +102,7 @@ class ZookeeperTelemetry(ZookeeperLeases):
 
     def add_event(self, kind: str, text: str, replica: str = "") -> None:
         """A line for people: replica died, was seeded, records set aside. The newest 2,000 are kept."""
-        event = (self._clock(), kind, replica, without_secrets(text))
+        event = _Event((self._clock(), kind, replica, without_secrets(text)))
         self._outbox.put(EVENTS, partial(self._add_event, event))
 
     def events(self, after_id: int = 0, limit: int = 1000) -> list[tuple[int, int, str, str, str]]:
@@ -121,8 +122,8 @@ class ZookeeperTelemetry(ZookeeperLeases):
         if self.expired():
             self.give_back_expired(self._call())
         if dropped := self._outbox.dropped:
-            self._add_event((self._clock(), "telemetry-dropped", "", f"{dropped} words that waited too long"))
             self._outbox.dropped -= dropped
+            self.add_event("telemetry-dropped", f"{dropped} words that waited too long")
 
     def _report(self, progress: Progress) -> None:
         call = self._call()
@@ -171,18 +172,37 @@ class ZookeeperTelemetry(ZookeeperLeases):
             call.again()
         call.forget([self._at("published", published.epoch - kept)])
 
-    def _add_event(self, event: tuple[int, str, str, str]) -> None:
+    def _add_event(self, event: _Event) -> None:
         call, path = self._call(), self._at("events")
         kept = min(EVENTS_MAX, record.EVENTS_MAX)
         while True:
             newest = call.value(path)
             number = int(newest.value) + 1
-            acts = [change(path, str(number).encode(), newest.version), create(f"{path}/{number}", packed(event))]
-            if call.put(*acts).done:
+            if event.tried is not None and self._is_told(call, event, range(event.tried, number)):
+                return
+            body = packed([*event.words, event.mark])
+            # Noted before it is tried: if the answer is lost, and this call ends, the next one knows where to look.
+            event.tried = number if event.tried is None else event.tried
+            if call.put(change(path, str(number).encode(), newest.version), create(f"{path}/{number}", body)).done:
                 break
             call.again()
         if number > kept:
             call.forget([f"{path}/{number - kept}"])
+
+    def _is_told(self, call: Call, event: _Event, numbers: range) -> bool:
+        found = call.look_all([self._at("events", number) for number in numbers])
+        return any(node is not None and unpacked(node.value)[-1] == event.mark for node in found)
+
+
+@dataclass
+class _Event:
+    """A line for people on its way."""
+
+    words: tuple[int, str, str, str]
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    """By which it is known again."""
+    tried: int | None = None
+    """The first number under which it may have been written."""
 
 
 def _put(path: str, found: Node | None, body: bytes) -> Operation:
@@ -210,5 +230,5 @@ def _histogram(node: Node) -> Histogram:
 
 
 def _event(node: Node) -> tuple[int, str, str, str]:
-    at_us, kind, replica, text = unpacked(node.value)
+    at_us, kind, replica, text, _ = unpacked(node.value)
     return at_us, kind, replica, text
