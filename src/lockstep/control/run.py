@@ -6,6 +6,8 @@ import fcntl
 import json
 import os
 import signal
+import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +29,7 @@ from lockstep.control.processes import LeftoverProcesses, lock_holder
 from lockstep.control.spare_processes import MachineProcesses
 from lockstep.control.spares import Spares
 from lockstep.control.supervisor import Supervisor, Surroundings, replica_names
-from lockstep.control.taking_over import LEASE, sweep, take_over
+from lockstep.control.taking_over import LEASE, LEASE_S, sweep, take_over
 from lockstep.errors import RunError
 from lockstep.machine import find_java
 from lockstep.plan.fingerprints import differences
@@ -44,6 +46,8 @@ from lockstep.runtime.steps import run
 from lockstep.store.home import job_folder
 from lockstep.store.opening import absolute, lock_file, open_store
 from lockstep.store.protocols import Store
+
+_LEASE_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,12 @@ def prepare_run(
     folder = (project / STORE_FOLDER).resolve()
     address = absolute(settings.store, project)
     store = open_store(address, graph.name)
-    identity = str(os.getpid())
+    shared = lock_file(address, graph.name) is None
+    identity = f"{os.getpid()}@{socket.gethostname()}" if shared else str(os.getpid())
     lock = _locked(folder, store, graph.name)
     try:
+        if shared:
+            _only_here(store, identity, graph.name)
         # Before anything is written: who was left behind may hold the store's lock.
         left = LeftoverProcesses(partial(replica_folder, folder, graph.name), lock_file(address, graph.name))
         run(take_over(store, identity, left))
@@ -175,13 +182,29 @@ def _locked(folder: Path, store: Store, job: str) -> IO[str]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         handle.close()
-        raise RunError(
-            "LS0610",
-            f'job "{job}" is already running in this folder',
-            why=f"process {store.holder(LEASE) or '(unknown)'} supervises it.",
-            hint="stop it first (Ctrl-C there), or look at it with `lockstep status`.",
-        ) from None
+        raise _runs_already(store, f'job "{job}" is already running in this folder') from None
     return handle
+
+
+def _only_here(store: Store, identity: str, job: str) -> None:
+    """Hold the job among all hosts: a lock on a file tells nothing about those that have another disk.
+
+    A supervisor that was killed holds its lease until its session has ended.
+    """
+    deadline_s = time.monotonic() + LEASE_S
+    while not store.acquire(LEASE, identity, LEASE_S):
+        if time.monotonic() > deadline_s:
+            raise _runs_already(store, f'job "{job}" is already running, perhaps on another host')
+        time.sleep(_LEASE_POLL_S)
+
+
+def _runs_already(store: Store, fact: str) -> RunError:
+    return RunError(
+        "LS0610",
+        fact,
+        why=f"process {store.holder(LEASE) or '(unknown)'} supervises it.",
+        hint="stop it first (Ctrl-C there), or look at it with `lockstep status`.",
+    )
 
 
 def _follow_plan(store: Store, graph: Graph) -> None:
