@@ -30,6 +30,9 @@ LOOK_S = 1.0
 class ZookeeperLedger(Part):
     """Implements :class:`lockstep.store.protocols.Ledger`. The first epoch is 0."""
 
+    _newest: Entry | None = None
+    """The head as it was last seen here."""
+
     def head(self) -> Entry | None:
         """The newest entry, or None if nothing was sealed yet."""
         return self._head(self._call())[0]
@@ -57,12 +60,12 @@ class ZookeeperLedger(Part):
         made = [create(self._item(item.source, item.position), packed(item.body)) for item in items]
         while True:
             # The head first: an entry that is not there although it is below the head was trimmed, not just sealed.
-            head, head_version = self._head(call)
-            registered, held = call.look_all([replica, path])
+            newest, registered, held = call.look_all([self._at("head"), replica, path])
             if registered is None or not is_live(registered, holder):
                 raise may_not_seal(holder)
             if (entry := _entry(held)) is not None:
                 return entry
+            head, head_version = self._head(call, newest)
             check_follows(head, proposal)
             acts = [
                 check(replica, registered.version),
@@ -71,7 +74,8 @@ class ZookeeperLedger(Part):
             ]
             outcome = call.put(*acts, *made)
             if outcome.done:
-                return from_text(to_text(sealed))
+                entry = self._newest = from_text(to_text(sealed))
+                return entry
             if outcome.at >= len(acts):
                 self._refused_item(call, proposal.epoch, items[outcome.at - len(acts)], outcome.reason)
             call.again()
@@ -140,15 +144,19 @@ class ZookeeperLedger(Part):
         """Forget these items: their source no longer needs them to recognise what it has read."""
         self._call().forget([self._item(source, position) for position in positions])
 
-    def _head(self, call: Call) -> tuple[Entry | None, int]:
-        """The newest entry, and the version of the node that says so."""
+    def _head(self, call: Call, newest: Node | None = None) -> tuple[Entry | None, int]:
+        """The newest entry, and the version of the node that says so; that node may have been read already."""
         while True:
-            newest = call.value(self._at("head"))
-            if int(newest.value) < 0:
+            newest = newest or call.value(self._at("head"))
+            epoch = int(newest.value)
+            if epoch < 0:
                 return None, newest.version
-            entry = _entry(call.look(self._at("entries", int(newest.value))))
+            entry = self._newest
+            if entry is None or entry.epoch != epoch:  # one that is known never changes
+                entry = self._newest = _entry(call.look(self._at("entries", epoch)))
             if entry is not None:
                 return entry, newest.version
+            newest = None
             call.again()  # it was the head when it was read, and trimmed since
 
     def _item(self, source: str, position: int) -> str:
