@@ -19,6 +19,7 @@ from lockstep.store.zookeeper.client import Call, Node, change, check, create, d
 from lockstep.store.zookeeper.nodes import node_name, packed, unpacked
 from lockstep.store.zookeeper.part import Part
 from lockstep.store.zookeeper.replicas import is_live
+from lockstep.store.zookeeper.telemetry import PUBLISHED_MAX
 
 TRIMMED_AT_ONCE = 100
 TRIMS_MAX = 20
@@ -135,8 +136,11 @@ class ZookeeperLedger(Part):
             gone = [delete(self._at("entries", epoch)) for epoch in range(begin, until)]
             call.put(change(self._at("floor"), str(until).encode(), kept.version), *gone)
             call.again()
-        lowest = min(floor, int(call.value(self._at("head")).value))
-        for folder in ("observed", "digests", "mismatches"):
+        head_epoch = int(call.value(self._at("head")).value)
+        lowests = dict.fromkeys(("observed", "digests", "mismatches"), min(floor, head_epoch))
+        # Whoever notes a publication removes an old one; what was left by one that was never noted goes here.
+        lowests["published"] = head_epoch - PUBLISHED_MAX
+        for folder, lowest in lowests.items():
             below = sorted(epoch for epoch in map(int, call.children(self._at(folder))) if epoch < lowest)
             call.forget([self._at(folder, epoch) for epoch in below[: TRIMMED_AT_ONCE * TRIMS_MAX]])
 
