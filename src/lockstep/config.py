@@ -177,7 +177,8 @@ class Settings(_Strict):
     """All of `lockstep.toml`."""
 
     store: str = f"sqlite:{STORE_FOLDER}"
-    """The address of the job's store (ledger, leases, facts). ``sqlite:FOLDER`` is embedded, in a folder here."""
+    """The address of the job's store (ledger, leases, facts). `sqlite:FOLDER` is embedded, in a folder here;
+    `zookeeper://h1:2181,h2:2181,h3:2181/lockstep` is an ensemble that several hosts share."""
     run: RunSettings = RunSettings()
     spark: SparkSettings = SparkSettings()
     replica: Mapping[str, ReplicaSettings] = Field(default_factory=dict)

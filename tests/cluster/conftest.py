@@ -27,6 +27,21 @@ def postgres() -> Iterator[services.Service]:
 
 
 @pytest.fixture(scope="session")
+def zookeeper() -> Iterator[services.Service]:
+    """An ensemble of three; a test that hurts a member starts it again."""
+    if (why_not := services.missing("zookeeper")) is not None:
+        pytest.skip(why_not)
+    with services.running("zookeeper=3") as there:
+        yield there["zookeeper"]
+
+
+@pytest.fixture
+def store_address(zookeeper: services.Service) -> str:
+    """A place of its own in the ensemble."""
+    return f"zookeeper://{zookeeper.address}/lockstep/{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """One broker for all tests."""
     if given := os.environ.get(GIVEN):

@@ -10,10 +10,10 @@ import psutil
 
 from lockstep.bench.children import Child
 from lockstep.clock import wall_us
-from lockstep.config import STORE_FOLDER
+from lockstep.config import CONFIG_FILE, STORE_FOLDER
 from lockstep.control.processes import kill_tree
+from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Holder, Progress, Store
-from lockstep.store.sqlite_store import open_store
 
 START_TIMEOUT_S = 180.0
 SINK_FOLDER = "out"
@@ -30,6 +30,8 @@ class Run:
     replicas: int = 1
     master: str = "local[1]"
     settings: Mapping[str, str] | None = None
+    store: str = ""
+    """The address of its store; empty: embedded, in its folder."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,9 @@ class JobRun(Child):
         arguments += ["--replicas", str(run.replicas), "--master", run.master]
         for key, value in (run.settings or {}).items():
             arguments += ["--set", f"{key}={value}"]
-        self.store: Store = open_store(self.store_folder, run.job)
+        if run.store:
+            (folder / CONFIG_FILE).write_text(f'store = "{run.store}"\n', encoding="utf-8")
+        self.store: Store = open_store(run.store or address_in(self.store_folder), run.job)
         super().__init__("`lockstep run`", arguments, folder / "run.log", folder)
 
     @property

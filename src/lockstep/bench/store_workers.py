@@ -18,8 +18,8 @@ from lockstep.bench.statistics import Row
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.plan.schema import parse_schema
 from lockstep.store.journal import open_journal
+from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Entry
-from lockstep.store.sqlite_store import open_store
 
 BATCH = 10_000
 KEPT = 50_000
@@ -29,7 +29,7 @@ SAMPLES = 10
 
 def seal(folder: Path, replica: str, begin_us: int, seconds: float) -> dict[str, object]:
     """Propose epoch after epoch until the time is over: how long each call took, and how many it won."""
-    store = open_store(folder, "bench-store")
+    store = open_store(address_in(folder), "bench-store")
     holder = store.begin(replica, pid=1)
     took_ms: list[float] = []
     won = epoch = 0

@@ -13,8 +13,8 @@ from lockstep.config import STORE_FOLDER
 from lockstep.errors import RunError
 from lockstep.faults.switch import FOLDER_VARIABLE
 from lockstep.store.journal import JOURNALS_FOLDER
+from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Item, Store
-from lockstep.store.sqlite_store import open_store
 
 SEALER = "chaos"
 START_S_MAX = 180.0
@@ -29,8 +29,8 @@ def recompute(subject: Subject, project: Path, folder: Path, last: int, note: Ca
     journals = project / STORE_FOLDER / JOURNALS_FOLDER
     if journals.exists():
         shutil.copytree(journals, folder / STORE_FOLDER / JOURNALS_FOLDER)
-    before = open_store(project / STORE_FOLDER, subject.graph.name)
-    fresh = open_store(folder / STORE_FOLDER, subject.graph.name)
+    before = open_store(address_in(project / STORE_FOLDER), subject.graph.name)
+    fresh = open_store(address_in(folder / STORE_FOLDER), subject.graph.name)
     try:
         copy_ledger(before, fresh, [step.id for step in subject.graph.sources], last)
     finally:

@@ -20,8 +20,8 @@ from lockstep.control.children import Child
 from lockstep.control.supervisor import replica_names
 from lockstep.faults.switch import FOLDER_VARIABLE
 from lockstep.runtime.spec import replica_folder
+from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Progress, Store
-from lockstep.store.sqlite_store import open_store
 
 SILENCE_MAX_S = 5.0
 """A replica reports once a second even when idle; one that was silent for this long is not well."""
@@ -71,7 +71,7 @@ class StartedJob:
         self.log = project.parent / "run.log"
         self._command = command
         self._note = note
-        self._store = open_store(self.store_folder, command.name)
+        self._store = open_store(address_in(self.store_folder), command.name)
         self._process: JobProcess | None = None
         self._log_begins = 0
         self._lead_epochs_max = RunSettings().lead_epochs_max

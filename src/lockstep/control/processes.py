@@ -175,9 +175,12 @@ class LockHolder:
     stopped: bool
 
 
-def lock_holder(database: Path) -> LockHolder | None:
-    """Who holds the write lock of a store's file now, without asking the store; None if nobody, or nobody knows."""
-    pid = write_lock_pid(database)
+def lock_holder(database: Path | None) -> LockHolder | None:
+    """Who holds the write lock of a store's file now, without asking the store; None if nobody, or nobody knows.
+
+    A store that is no file on this host has no such lock.
+    """
+    pid = write_lock_pid(database) if database is not None else None
     try:
         if pid is None or pid == os.getpid():
             return None
@@ -191,7 +194,7 @@ def lock_holder(database: Path) -> LockHolder | None:
 class LeftoverProcesses:
     """The replicas' processes that an earlier, dead supervisor may have left on this machine."""
 
-    def __init__(self, folder_of: Callable[[str], Path], database: Path) -> None:
+    def __init__(self, folder_of: Callable[[str], Path], database: Path | None) -> None:
         self._folder_of = folder_of
         self._database = database
 

@@ -6,6 +6,8 @@ import fcntl
 import json
 import os
 import signal
+import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +30,7 @@ from lockstep.control.processes import LeftoverProcesses, lock_holder
 from lockstep.control.spare_processes import MachineProcesses
 from lockstep.control.spares import Spares
 from lockstep.control.supervisor import Supervisor, Surroundings, replica_names
-from lockstep.control.taking_over import LEASE, sweep, take_over
+from lockstep.control.taking_over import LEASE, LEASE_S, sweep, take_over
 from lockstep.errors import RunError
 from lockstep.machine import find_java
 from lockstep.plan.fingerprints import differences
@@ -37,14 +39,16 @@ from lockstep.plan.joins import TableJoin
 from lockstep.plan.loops import loop_journal
 from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.spark.environment import refused_settings
-from lockstep.runtime.spec import ReplicaSpec, job_folder, replica_folder
+from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.runtime.state.recovery import VERSION, VERSION_FROM
 from lockstep.runtime.steps import run
-from lockstep.store.opening import absolute, open_store
+from lockstep.store.home import job_folder
+from lockstep.store.opening import absolute, lock_file, open_store
 from lockstep.store.protocols import Store
-from lockstep.store.sqlite_store import LEDGER_FILE
+
+_LEASE_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,14 @@ def prepare_run(
     folder = (project / STORE_FOLDER).resolve()
     address = absolute(settings.store, project)
     store = open_store(address, graph.name)
-    identity = str(os.getpid())
+    shared = lock_file(address, graph.name) is None
+    identity = f"{os.getpid()}@{socket.gethostname()}" if shared else str(os.getpid())
     lock = _locked(folder, store, graph.name)
     try:
+        if shared:
+            _only_here(store, identity, graph.name)
         # Before anything is written: who was left behind may hold the store's lock.
-        left = LeftoverProcesses(partial(replica_folder, folder, graph.name), _ledger(folder, graph.name))
+        left = LeftoverProcesses(partial(replica_folder, folder, graph.name), lock_file(address, graph.name))
         run(take_over(store, identity, left))
         supervisor = _ready(loaded, graph, settings, store, project, identity)
     except BaseException:
@@ -132,13 +139,9 @@ def _supervisor(graph: Graph, settings: Settings, store: Store, template: Replic
         side.start()
     machine = MachineProcesses(template, settings)
     spares = Spares(store, template, settings, replica_names(settings.run.replicas), machine)
-    holder = partial(lock_holder, _ledger(place.home, place.job))
+    holder = partial(lock_holder, lock_file(place.store, place.job))
     around = Surroundings(start=spares, reserve=spares, lock_holder=holder)
     return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around)
-
-
-def _ledger(folder: Path, job: str) -> Path:
-    return job_folder(folder, job) / LEDGER_FILE
 
 
 def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
@@ -174,18 +177,36 @@ def refuse_pinned(settings: Settings) -> None:
 
 def _locked(folder: Path, store: Store, job: str) -> IO[str]:
     """Hold the job for as long as this process lives, also while it is suspended and its lease expires."""
-    handle = (job_folder(folder, job) / "supervisor.lock").open("w", encoding="utf-8")
+    own = job_folder(folder, job)
+    own.mkdir(parents=True, exist_ok=True)
+    handle = (own / "supervisor.lock").open("w", encoding="utf-8")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         handle.close()
-        raise RunError(
-            "LS0610",
-            f'job "{job}" is already running in this folder',
-            why=f"process {store.holder(LEASE) or '(unknown)'} supervises it.",
-            hint="stop it first (Ctrl-C there), or look at it with `lockstep status`.",
-        ) from None
+        raise _runs_already(store, f'job "{job}" is already running in this folder') from None
     return handle
+
+
+def _only_here(store: Store, identity: str, job: str) -> None:
+    """Hold the job among all hosts: a lock on a file tells nothing about those that have another disk.
+
+    A supervisor that was killed holds its lease until its session has ended.
+    """
+    deadline_s = time.monotonic() + LEASE_S
+    while not store.acquire(LEASE, identity, LEASE_S):
+        if time.monotonic() > deadline_s:
+            raise _runs_already(store, f'job "{job}" is already running, perhaps on another host')
+        time.sleep(_LEASE_POLL_S)
+
+
+def _runs_already(store: Store, fact: str) -> RunError:
+    return RunError(
+        "LS0610",
+        fact,
+        why=f"process {store.holder(LEASE) or '(unknown)'} supervises it.",
+        hint="stop it first (Ctrl-C there), or look at it with `lockstep status`.",
+    )
 
 
 def _follow_plan(store: Store, graph: Graph) -> None:

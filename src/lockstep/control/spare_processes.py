@@ -19,7 +19,8 @@ from lockstep.control.spares import Shape
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.orders import BE
 from lockstep.runtime.spare import READY
-from lockstep.runtime.spec import ReplicaSpec, job_folder
+from lockstep.runtime.spec import ReplicaSpec
+from lockstep.store.home import job_folder
 
 FOLDER = "spares"
 

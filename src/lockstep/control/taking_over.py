@@ -62,7 +62,8 @@ def sweep(store: Store, sinks: Iterable[SinkSide]) -> Steps[None]:
 
 def _take_lease(store: Store, identity: str) -> None:
     holder = store.holder(LEASE)
-    if holder is not None:
-        # Whoever holds the file lock is the supervisor; the lease only tells others who that is.
+    if holder not in (None, identity):
+        # Whoever holds the file lock is the supervisor; the lease only tells others who that is. (Where hosts share
+        # the store, the lease itself was taken before.)
         store.release(LEASE, holder)
     store.acquire(LEASE, identity, LEASE_S)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from lockstep.config import Settings
 from lockstep.connect.protocols import Place
 from lockstep.credentials import write_private
+from lockstep.store.home import job_folder
 from lockstep.store.opening import address_in
 
 EXIT_DRAINED = 0
@@ -80,11 +81,6 @@ class ReplicaSpec:
     def parsed_settings(self) -> Settings:
         """The settings as they were validated by the supervisor."""
         return Settings.model_validate(self.settings)
-
-
-def job_folder(home: Path, job: str) -> Path:
-    """Everything of one job on this host."""
-    return home / "jobs" / job
 
 
 def replica_folder(home: Path, job: str, replica: str) -> Path:

@@ -128,7 +128,7 @@ class MemoryStore:
 
     def report(self, progress: Progress) -> None:
         """The newest word of the newest incarnation."""
-        if self._live.get(progress.replica, (0, False))[0] == progress.incarnation:
+        if self._live.get(progress.replica, (-1, False))[0] == progress.incarnation:
             before = self._progress.get(progress.replica)
             self._progress[progress.replica] = progress
             if before is not None:

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lockstep.errors import StoreError
 from lockstep.faults.windows import Window, reached
-from lockstep.observe.promises import completeness
 from lockstep.store.database import Part
 from lockstep.store.protocols import Entry, Holder, Item
 from lockstep.store.replicas import holder_is_live
+from lockstep.store.sealing_rules import check_follows, from_text, may_not_seal, not_onward, to_text
 
 LEDGER_TABLES = (
     # As JSON, an entry may gain fields with a default without a migration: nothing searches by them.
@@ -52,20 +51,21 @@ class SqliteLedger(Part):
         """The entries from ``first`` to ``last`` inclusive, in order."""
         with self._database.reading() as connection:
             query = "SELECT body FROM entries WHERE epoch BETWEEN ? AND ? ORDER BY epoch"
-            return [_from_text(body) for (body,) in connection.execute(query, (first, last))]
+            return [from_text(body) for (body,) in connection.execute(query, (first, last))]
 
     def seal(self, proposal: Entry, holder: Holder, items: Sequence[Item] = ()) -> Entry:
         """Put ``proposal`` (and its items) unless its epoch is taken; return whatever holds now."""
         with self._database.durable() as connection:
-            _check_live(connection, holder)
+            if not holder_is_live(connection, holder):
+                raise may_not_seal(holder)
             held = _entry(connection, proposal.epoch)
             if held is not None:
                 return held
-            _check_follows(_head(connection), proposal)
+            check_follows(_head(connection), proposal)
             sealed = replace(proposal, sealed_by=str(holder))
             _insert(connection, sealed, items)
             reached(Window.INSIDE_TRANSACTION, holder.replica, sealed.epoch)
-        return _from_text(_to_text(sealed))
+        return from_text(to_text(sealed))
 
     def wait(self, epoch: int, timeout_s: float) -> Entry | None:
         """Block until ``epoch`` is sealed, at most ``timeout_s``. Sleeps on the database's change counter."""
@@ -153,76 +153,23 @@ def _wait_awhile(connection: sqlite3.Connection, epoch: int, pause: _Pause) -> E
     return None
 
 
-def _check_live(connection: sqlite3.Connection, holder: Holder) -> None:
-    if holder_is_live(connection, holder):
-        return
-    raise StoreError(
-        "LS0405",
-        f"{holder} may not seal",
-        why=f"it is not the live incarnation of {holder.replica}: it was replaced or retired.",
-        hint="nothing to do: whoever replaced it goes on. This process should end.",
-    )
-
-
-def _check_follows(head: Entry | None, proposal: Entry) -> None:
-    """Refuse an entry that does not continue the ledger: each epoch begins where the one before it ends."""
-    next_epoch = head.epoch + 1 if head else 0
-    if proposal.epoch > next_epoch:
-        raise StoreError(
-            "LS0406",
-            f"epoch {proposal.epoch} cannot be sealed before epoch {next_epoch}",
-            why="the ledger has no gaps: an epoch begins where the one before it ends.",
-            hint=f"seal epoch {next_epoch} first.",
-        )
-    if proposal.epoch < next_epoch:
-        raise StoreError(
-            "LS0408",
-            f"epoch {proposal.epoch} is no longer in the ledger",
-            why="it was sealed, and trimmed when nobody needed it any more.",
-            hint="seed this replica from a newer snapshot.",
-        )
-    if head is not None:
-        violations = completeness([(head.epoch, head.cut), (proposal.epoch, proposal.cut)])
-        if proposal.epoch_time_us < head.epoch_time_us:
-            violations.append(f"epoch time moves back from {head.epoch_time_us} to {proposal.epoch_time_us} us")
-        if violations:
-            raise _not_onward(proposal.epoch, "; ".join(violations))
-
-
-def _not_onward(epoch: int, why: str) -> StoreError:
-    return StoreError(
-        "LS0407",
-        f"epoch {epoch} does not continue the ledger",
-        why=f"{why}.",
-        hint="a source that was cut short or replaced cannot go on under the same name: give it a new name.",
-    )
-
-
 def _insert(connection: sqlite3.Connection, entry: Entry, items: Sequence[Item]) -> None:
-    connection.execute("INSERT INTO entries VALUES (?, ?)", (entry.epoch, _to_text(entry)))
+    connection.execute("INSERT INTO entries VALUES (?, ?)", (entry.epoch, to_text(entry)))
     rows = [(item.source, item.position, json.dumps(dict(item.body), sort_keys=True)) for item in items]
     try:
         connection.executemany("INSERT INTO items VALUES (?, ?, ?)", rows)
     except sqlite3.IntegrityError:
-        raise _not_onward(entry.epoch, "one of its items is at a position that another item has") from None
-
-
-def _to_text(entry: Entry) -> str:
-    return json.dumps(vars(entry), default=dict, sort_keys=True)
-
-
-def _from_text(body: str) -> Entry:
-    return Entry(**json.loads(body))
+        raise not_onward(entry.epoch, "one of its items is at a position that another item has") from None
 
 
 def _entry(connection: sqlite3.Connection, epoch: int) -> Entry | None:
     row = connection.execute("SELECT body FROM entries WHERE epoch = ?", (epoch,)).fetchone()
-    return _from_text(row[0]) if row else None
+    return from_text(row[0]) if row else None
 
 
 def _head(connection: sqlite3.Connection) -> Entry | None:
     row = connection.execute("SELECT body FROM entries ORDER BY epoch DESC LIMIT 1").fetchone()
-    return _from_text(row[0]) if row else None
+    return from_text(row[0]) if row else None
 
 
 def _items(connection: sqlite3.Connection, source: str, first: int, last: int, limit: int) -> list[Item]:

@@ -1,6 +1,7 @@
 """Opening a job's store by its address: the one place that knows which kinds there are.
 
-An address is a URI: ``sqlite:FOLDER`` is an embedded store in a folder of this host. Everything else in Lockstep holds
+An address is a URI: ``sqlite:FOLDER`` is an embedded store in a folder of this host,
+``zookeeper://h1:2181,h2:2181/lockstep`` one in an ensemble that several hosts share. Everything else in Lockstep holds
 an address and asks here, so that a job on one laptop and one on many hosts are the same code.
 """
 
@@ -11,7 +12,12 @@ from pathlib import Path
 from lockstep.clock import Clock, wall_us
 from lockstep.errors import StoreError
 from lockstep.store import sqlite_store
-from lockstep.store.protocols import Store
+from lockstep.store.hosts import SqliteHosts
+from lockstep.store.protocols import Hosts, Store
+from lockstep.store.zookeeper import store as zookeeper_store
+from lockstep.store.zookeeper.address import SCHEME as ZOOKEEPER
+from lockstep.store.zookeeper.address import parsed
+from lockstep.store.zookeeper.hosts import ZookeeperHosts
 
 SQLITE = "sqlite:"
 
@@ -50,24 +56,54 @@ def open_store(address: str, job: str, clock: Clock = wall_us) -> Store:
     ...     store.close()
     Holder(replica='r0', incarnation=1)
     """
+    if address.startswith(ZOOKEEPER):
+        return zookeeper_store.open_store(address, job, clock)
+    return sqlite_store.open_store(_folder(address), job, clock)
+
+
+def open_hosts(address: str, clock: Clock = wall_us) -> Hosts:
+    """The registry of hosts at an address.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     hosts = open_hosts(f"sqlite:{folder}")
+    ...     hosts.announce("h1", {"cores": 2})
+    ...     hosts.withdraw("h1")
+    ...     hosts.hosts()
+    ...     hosts.close()
+    {}
+    """
+    return ZookeeperHosts(parsed(address)) if address.startswith(ZOOKEEPER) else SqliteHosts(_folder(address), clock)
+
+
+def lock_file(address: str, job: str) -> Path | None:
+    """The file whose write lock everybody who uses an embedded store waits for; None for one that has no such lock.
+
+    A process that is stopped while it holds that lock holds up the whole job: whoever keeps the job going has to see
+    who that is without asking the store.
+    """
     folder = embedded_folder(address)
-    if folder is None:
-        raise _unknown(address)
-    return sqlite_store.open_store(folder, job, clock)
+    return None if folder is None else sqlite_store.ledger_file(folder, job)
 
 
 def list_jobs(address: str) -> list[str]:
     """The jobs that have a store at an address, by name."""
+    if address.startswith(ZOOKEEPER):
+        return zookeeper_store.list_jobs(address)
+    return sqlite_store.list_jobs(_folder(address))
+
+
+def _folder(address: str) -> Path:
     folder = embedded_folder(address)
     if folder is None:
         raise _unknown(address)
-    return sqlite_store.list_jobs(folder)
+    return folder
 
 
 def _unknown(address: str) -> StoreError:
     return StoreError(
         "LS0420",
         f'there is no kind of store for the address "{address}"',
-        why="an address begins with the kind of store: sqlite:FOLDER.",
+        why="an address begins with the kind of store: sqlite:FOLDER or zookeeper://HOST:PORT,.../PATH.",
         hint='write store = "sqlite:.lockstep" in lockstep.toml, or leave it out.',
     )

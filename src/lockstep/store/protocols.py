@@ -1,4 +1,10 @@
-"""What the rest of Lockstep asks of a store. SQLite stands behind these today; the words are the glossary's.
+"""What the rest of Lockstep asks of a store, in two halves; the words are the glossary's.
+
+*Coordination* is what replicas have to agree on: little, exact, and on several disks or none when a call returns.
+*Telemetry* is what they say about themselves: it may be late, some of it may be missing, and no epoch waits for it.
+Which half something belongs to is decided by what rests on it (docs/decisions/0025-two-halves-of-a-store.md).
+
+A call that changes something and fails may have been carried out all the same; every one of them can be repeated.
 
 All times are microseconds since 1970. All methods are safe to call from several processes at once, and a process
 may be killed at any instruction: what a method has returned is durable where it says so.
@@ -78,7 +84,7 @@ class Item:
 
 
 class Ledger(Protocol):
-    """epoch -> entry, put-if-absent, without gaps. Durable (``synchronous=FULL``) when ``seal`` returns."""
+    """epoch -> entry, put-if-absent, without gaps. Durable when ``seal`` returns."""
 
     def head(self) -> Entry | None:
         """The newest entry, or None if nothing was sealed yet."""
@@ -97,7 +103,7 @@ class Ledger(Protocol):
         """
 
     def wait(self, epoch: int, timeout_s: float) -> Entry | None:
-        """Block until ``epoch`` is sealed, at most ``timeout_s``. Sleeps on the database's change counter."""
+        """Block until ``epoch`` is sealed, at most ``timeout_s``."""
 
     def items(self, source: str, first: int, last: int) -> list[Item]:
         """The items of ``source`` at positions ``first <= p < last``, in order."""
@@ -112,14 +118,22 @@ class Ledger(Protocol):
         """The lowest epoch that is still kept (0 if nothing was trimmed)."""
 
     def trim(self, floor: int) -> None:
-        """Forget entries and digests below ``floor``. Items are dropped by ``drop_items``: their source knows which."""
+        """Forget entries, observations and digests below ``floor``; of very many, some at the next call.
+
+        Items are dropped by ``drop_items``: their source knows which.
+        """
 
     def drop_items(self, source: str, positions: Sequence[int]) -> None:
         """Forget these items: their source no longer needs them to recognise what it has read."""
 
 
 class Leases(Protocol):
-    """Named leases with expiry. A lease that expired may be taken by anyone; a live one only by its holder."""
+    """Named leases with expiry. A lease that expired may be taken by anyone; a live one only by its holder.
+
+    A holder that does not renew in time loses its lease by the clock of the host it is on. No clocks of two hosts are
+    compared: where holders are on several hosts, a holder that is gone or cut off loses it when the coordination
+    service has heard nothing from its process for the time of a session, which may be longer or shorter than the lease.
+    """
 
     def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
         """Take or renew ``name`` for ``holder``; False if someone else holds it and it has not expired."""
@@ -168,8 +182,8 @@ class Progress:
     note: str = ""
 
 
-class Replicas(Protocol):
-    """Which replicas there are and how far they are."""
+class Incarnations(Protocol):
+    """Which replicas there are, and which start of each may act for it."""
 
     def begin(self, replica: str, pid: int) -> Holder:
         """Register a new start of ``replica``: a fresh incarnation, which alone may act for it from now on."""
@@ -180,14 +194,18 @@ class Replicas(Protocol):
     def retire(self, replica: str) -> None:
         """No incarnation of ``replica`` so far may act any more (before it is replaced or stopped)."""
 
+    def remove(self, replica: str) -> None:
+        """Forget ``replica``: it left the job for good and no longer holds retention back."""
+
+
+class Reports(Protocol):
+    """How far replicas are, in their own words: the newest of each."""
+
     def report(self, progress: Progress) -> None:
         """Replace what ``progress.replica`` said last. Ignored if it is not the newest incarnation."""
 
     def progress(self) -> list[Progress]:
         """The newest word of every replica, by name."""
-
-    def remove(self, replica: str) -> None:
-        """Forget ``replica``: it left the job for good and no longer holds retention back."""
 
 
 _STATE = re.compile(r"state of stage (\d+), operator \d+ .*")
@@ -266,8 +284,31 @@ class Divergence:
     """Empty until the supervisor has judged: go-on, reseed or stop."""
 
 
+class Divergences(Protocol):
+    """What replicas disagreed about, and what was decided. Bounded; durable when a call returns."""
+
+    def add_divergence(self, divergence: Divergence) -> None:
+        """Keep it once per epoch, sink and incarnation; on disk at once."""
+
+    def divergences(self) -> list[Divergence]:
+        """All that are kept, oldest first."""
+
+    def judge(self, epoch: int, sink: str, replica: str, verdict: str) -> None:
+        """Note what was decided about a divergence."""
+
+
+class Observations(Protocol):
+    """The highest event times of epochs: what the marks of the next epoch are made from, by whoever seals it."""
+
+    def add_observed(self, epoch: int, newest_us: Mapping[str, int | None]) -> None:
+        """Keep the highest event time that an epoch's records had, per ``event_time`` step; the first wins."""
+
+    def observed(self, epoch: int) -> dict[str, int | None]:
+        """What was kept for ``epoch``; empty if nothing was."""
+
+
 class Record(Protocol):
-    """What happened: digests, publications, divergences, events. Bounded; durable soon, not at once."""
+    """What happened: digests, publications, events. Bounded; durable soon, not at once."""
 
     def add_digests(self, digests: Sequence[Digest]) -> None:
         """Keep these digests, all at once."""
@@ -283,21 +324,6 @@ class Record(Protocol):
 
     def published(self, first: int, last: int) -> list[Published]:
         """The publications of the epochs from ``first`` to ``last`` inclusive, in order."""
-
-    def add_divergence(self, divergence: Divergence) -> None:
-        """Keep it once per epoch, sink and incarnation; on disk at once."""
-
-    def divergences(self) -> list[Divergence]:
-        """All that are kept, oldest first."""
-
-    def judge(self, epoch: int, sink: str, replica: str, verdict: str) -> None:
-        """Note what was decided about a divergence."""
-
-    def add_observed(self, epoch: int, newest_us: Mapping[str, int | None]) -> None:
-        """Keep the highest event time that an epoch's records had, per ``event_time`` step; the first wins."""
-
-    def observed(self, epoch: int) -> dict[str, int | None]:
-        """What was kept for ``epoch``; empty if nothing was."""
 
     def add_event(self, kind: str, text: str, replica: str = "") -> None:
         """A line for people: replica died, was seeded, records set aside. The newest 10,000 are kept."""
@@ -325,11 +351,42 @@ class Facts(Protocol):
         """The value of ``key``, or None."""
 
 
-class Store(Ledger, Leases, Replicas, Record, Facts, Protocol):
-    """All of it, for one job in one project folder."""
+class Coordination(Ledger, Leases, Incarnations, Observations, Divergences, Facts, Protocol):
+    """What replicas have to agree on. Every call ends within the caller's patience (:mod:`lockstep.store.patience`)."""
+
+
+class Telemetry(Reports, Record, Protocol):
+    """What replicas say about themselves. A process reads what it wrote itself; others may see it later."""
+
+
+class Store(Coordination, Telemetry, Protocol):
+    """All of it, for one job."""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give it back, after what is still to be written, if that is possible at once."""
+
+
+class Hosts(Protocol):
+    """Which hosts there are, for all jobs of a store's address."""
+
+    def announce(self, host: str, body: Mapping[str, Any]) -> None:
+        """``host`` lives, and has this to say of itself.
+
+        To be called again every few seconds: a host that was silent for :data:`ANNOUNCED_S` is gone.
+        """
+
+    def withdraw(self, host: str) -> None:
+        """``host`` leaves."""
+
+    def hosts(self) -> dict[str, dict[str, Any]]:
+        """The living ones by name, with what they said last."""
+
+    def close(self) -> None:
+        """Give it back; hosts that were announced here are gone, at once or after :data:`ANNOUNCED_S`."""
+
+
+ANNOUNCED_S = 10.0
+"""For how long a host counts as living after it was announced."""
 
 
 class Journal(Protocol):

@@ -43,7 +43,7 @@ _DIVERGENCES = """SELECT epoch, sink, replica, incarnation, published_by, digest
 
 
 class SqliteRecord(Part):
-    """Implements :class:`lockstep.store.protocols.Record`."""
+    """Implements ``Record``, ``Divergences`` and ``Observations`` of :mod:`lockstep.store.protocols`."""
 
     def add_digests(self, digests: Sequence[Digest]) -> None:
         """Keep these digests, all at once."""

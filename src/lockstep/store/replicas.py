@@ -18,7 +18,7 @@ REPLICAS_TABLES = (
 
 
 class SqliteReplicas(Part):
-    """Implements :class:`lockstep.store.protocols.Replicas`."""
+    """Implements :class:`~lockstep.store.protocols.Incarnations` and :class:`~lockstep.store.protocols.Reports`."""
 
     def begin(self, replica: str, pid: int) -> Holder:
         """Register a new start of ``replica``: a fresh incarnation, which alone may act for it from now on."""

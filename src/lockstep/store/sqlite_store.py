@@ -10,14 +10,13 @@ from lockstep.faults.switch import switch
 from lockstep.store.database import Database, Format, peeking, run_all
 from lockstep.store.facts import FACTS_TABLES, SqliteFacts, read_fact
 from lockstep.store.faulty import with_faults
+from lockstep.store.home import JOBS_FOLDER, job_folder
 from lockstep.store.leases import LEASES_TABLES, SqliteLeases
 from lockstep.store.ledger import LEDGER_TABLES, SqliteLedger
-from lockstep.store.names import checked_name
 from lockstep.store.protocols import Store
 from lockstep.store.record import RECORD_TABLES, SqliteRecord
 from lockstep.store.replicas import REPLICAS_TABLES, SqliteReplicas
 
-JOBS_FOLDER = "jobs"
 LEDGER_FILE = "ledger.db"
 
 
@@ -48,7 +47,7 @@ def open_store(folder: Path, job: str, clock: Clock = wall_us) -> Store:
     ...     store.close()
     (Holder(replica='r0', incarnation=1), Holder(replica='r0', incarnation=2))
     """
-    store = SqliteStore(Database(job_folder(folder, job) / LEDGER_FILE, LEDGER_FORMAT), clock)
+    store = SqliteStore(Database(ledger_file(folder, job), LEDGER_FORMAT), clock)
     return store if switch.folder is None else with_faults(store, switch.folder)
 
 
@@ -58,19 +57,11 @@ def peek_fact(folder: Path, job: str, key: str) -> str | None:
         return read_fact(connection, key) if connection is not None else None
 
 
-def job_folder(folder: Path, job: str) -> Path:
-    """Where everything of ``job`` lies in the store's folder."""
-    return folder / JOBS_FOLDER / checked_name("job", job)
+def ledger_file(folder: Path, job: str) -> Path:
+    """The one file that the store of ``job`` is."""
+    return job_folder(folder, job) / LEDGER_FILE
 
 
 def list_jobs(folder: Path) -> list[str]:
     """The jobs that have a ledger in the store's folder, by name."""
     return sorted(path.parent.name for path in (folder / JOBS_FOLDER).glob(f"*/{LEDGER_FILE}"))
-
-
-def list_job_folders(folder: Path) -> list[str]:
-    """The names of all folders of jobs, those too of which nobody can say whether they have a ledger."""
-    try:
-        return sorted(path.name for path in (folder / JOBS_FOLDER).iterdir())
-    except FileNotFoundError:
-        return []

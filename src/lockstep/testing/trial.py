@@ -31,8 +31,8 @@ from lockstep.runtime.epoch.source import LockstepSource
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.arrow import batch_from_pylist
 from lockstep.store.journal import open_journal
+from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Entry
-from lockstep.store.sqlite_store import open_store
 from lockstep.testing.replica import ReplicaHere, SealerByHand, raised
 from lockstep.testing.substitute import user_modules
 
@@ -70,7 +70,7 @@ class Trial:
         self._settings = Settings.model_validate({"run": run_settings}).model_dump(mode="json")
         self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
         self._store_folder = folder / ".lockstep"
-        self.store = open_store(self._store_folder, job.name)
+        self.store = open_store(address_in(self._store_folder), job.name)
         self.place = Place(folder, self._store_folder, job.name)
         version = self.graph.version(CODE)
         note_version(self.store, self._store_folder, job.name, version, len(self.graph.stages))

@@ -24,7 +24,7 @@ from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.steps import run
 from lockstep.store.patience import patience
 from lockstep.store.protocols import Progress, Store
-from lockstep.store.sqlite_store import LEDGER_FILE, job_folder, open_store
+from lockstep.store.sqlite_store import ledger_file, open_store
 from lockstep.store.write_lock import write_lock_pid
 
 HOLD = """
@@ -94,7 +94,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(job_folder(tmp_path, "job") / LEDGER_FILE, open_store(tmp_path, "job"), [])
+    made = Scene(ledger_file(tmp_path, "job"), open_store(tmp_path, "job"), [])
     yield made
     for child in made.children:
         child.kill()

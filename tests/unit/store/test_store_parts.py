@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from lockstep.observe.histogram import Histogram
 from lockstep.store import record
 from lockstep.store.protocols import Digest, Divergence, Holder, Progress, Published, Store
-from lockstep.store.sqlite_store import open_store
+from tests.unit.store.same_answers import HandClock
 
 PUBLISHED = Published(0, "r0", 2_000, 5, ingested_oldest_us=1_000, ingested_newest_us=1_500, epoch_s=0.1)
 DIVERGENCE = Divergence(3, "out", "r1", 1, "r0.1", "bb", "aa", "row 1 differs", at_us=5)
-
-
-class HandClock:
-    """A clock that moves when told to."""
-
-    def __init__(self) -> None:
-        self.now_us = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now_us
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: HandClock) -> Iterator[Store]:
-    opened = open_store(tmp_path, "job", clock)
-    yield opened
-    opened.close()
 
 
 def test_a_lease_is_its_holders_until_it_expires(store: Store, clock: HandClock) -> None:

@@ -19,8 +19,8 @@ from lockstep.control.shares import demand
 from lockstep.control.supervisor import replica_names
 from lockstep.errors import RunError
 from lockstep.store.journal import open_journal
+from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import COMPUTING, Holder, Progress, Store
-from lockstep.store.sqlite_store import open_store
 
 JOB = "saas-monitor"
 JOB_FILE = Path(__file__).with_name("saas_monitor.py")
@@ -50,7 +50,7 @@ class JobRun:
         self.replicas = replicas
         self.sink = folder / SINK
         self.log = folder / "run.log"
-        self.store: Store = open_store(self.store_folder, JOB)
+        self.store: Store = open_store(address_in(self.store_folder), JOB)
         command = [sys.executable, "-m", "lockstep", "--project", str(folder), "run", str(JOB_FILE)]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(

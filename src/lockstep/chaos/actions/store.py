@@ -9,7 +9,7 @@ from random import Random
 from lockstep.chaos.vocabulary import Action, Deed, Need, Part, RunningJob
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.faults.orders import Orders, StoreOrder
-from lockstep.store.sqlite_store import LEDGER_FILE, job_folder
+from lockstep.store.opening import address_in, lock_file
 
 SLOW_S = (3.0, 10.0)
 DELAY_S = (0.005, 0.08)
@@ -73,7 +73,8 @@ class LockStore(Action):
 
     def begin(self, running: RunningJob, draw: Random) -> Deed:
         """Begin a transaction and leave it."""
-        path = job_folder(running.store_folder, running.job) / LEDGER_FILE
+        path = lock_file(address_in(running.store_folder), running.job)
+        assert path is not None, "chaos runs over an embedded store"
         lasts_s = round(draw.uniform(*LOCKED_S), 1)
         connection = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
         connection.execute("BEGIN IMMEDIATE")

@@ -15,9 +15,9 @@ from lockstep.connect.sinks.merging import merged
 from lockstep.connect.sinks.schemas import without_nullability
 from lockstep.connect.sinks.staging import FileStager, parse_staged, read_batches, staged_stem
 from lockstep.errors import ConnectError
+from lockstep.store.home import job_folder
 from lockstep.store.names import checked_name
 from lockstep.store.protocols import Holder
-from lockstep.store.sqlite_store import job_folder
 
 _SCHEMA_FILE = "schema.arrow"
 

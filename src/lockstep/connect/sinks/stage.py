@@ -17,9 +17,9 @@ from lockstep.connect.sinks.order import check_order
 from lockstep.plan.loops import ROUND
 from lockstep.plan.schema import Schema, parse_schema
 from lockstep.plan.specs import StageJournal
+from lockstep.store.home import job_folder
 from lockstep.store.journal import SqliteJournal, open_journal
 from lockstep.store.protocols import Holder
-from lockstep.store.sqlite_store import job_folder
 from lockstep.store.types import spark_type
 
 

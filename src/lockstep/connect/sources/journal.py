@@ -1,12 +1,11 @@
 """Reading a journal: positions are its own, one partition of the source for each of its partitions.
 
-Several jobs may read one journal. Each notes in its own store down to where it still needs it, and the journal is
-trimmed to the lowest of these floors. While the store of some job cannot be read, nothing is trimmed.
+Several jobs may read one journal. Each notes on this host down to where it still needs it, and the journal is
+trimmed to the lowest of these floors. While the note of some job cannot be read, nothing is trimmed.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -18,8 +17,8 @@ from lockstep.connect.specs import JournalSource
 from lockstep.errors import StoreError
 from lockstep.store.dead_letters import SUFFIX as DEAD_LETTERS
 from lockstep.store.journal import open_journal
+from lockstep.store.journal_readers import JournalReaders
 from lockstep.store.protocols import Positions
-from lockstep.store.sqlite_store import list_job_folders, peek_fact
 from lockstep.store.types import arrow_schema
 
 
@@ -28,17 +27,16 @@ class JournalSide:
 
     def __init__(self, spec: JournalSource, place: Place, source: str) -> None:
         del source  # a journal's positions need no items in the ledger
-        self._place = place
         self._store = LazyStore(place)
         self._name = f"journal {spec.name}"
-        self._floor = f"journal-floor:{spec.name}"
+        self._readers = JournalReaders(place.home, place.job, spec.name)
         self._warned: set[str] = set()
         self._schema = arrow_schema(spec.schema)
         self._journal = open_journal(place.home, spec.name, spec.schema, spec.partitions)
 
     def start(self) -> Positions:
         """Every partition at its oldest kept record."""
-        self._store.get().put_fact_if_absent(self._floor, json.dumps(self._begins()))
+        self._readers.begin(self._begins())
         return self._begins()  # again: from the moment it was noted, nobody trims beyond it
 
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
@@ -80,9 +78,9 @@ class JournalSide:
         """Let the journal forget what neither this job nor any other one needs."""
         if self._journal.name.endswith(DEAD_LETTERS):
             return  # whoever reads them, they stay until a person has handled them
-        self._store.get().set_fact(self._floor, json.dumps(dict(positions)))
+        self._readers.move(positions)
         try:
-            floors = [floor for job in list_job_folders(self._place.home) if (floor := self._floor_of(job)) is not None]
+            floors = self._readers.floors()
         except StoreError as error:
             self._warn(error)
             return
@@ -91,15 +89,11 @@ class JournalSide:
     def close(self) -> None:
         """Close the journal's files."""
         self._journal.close()
+        self._readers.close()
         self._store.close()
 
     def _begins(self) -> dict[str, int]:
         return {str(partition): begin for partition, begin in self._journal.begins().items()}
-
-    def _floor_of(self, job: str) -> dict[str, int] | None:
-        """Down to where ``job`` needs the journal, None if it does not read it."""
-        fact = peek_fact(self._place.home, job, self._floor)
-        return {str(each): int(position) for each, position in json.loads(fact).items()} if fact else None
 
     def _warn(self, error: StoreError) -> None:
         """Say once what trimming waits for: it is tried again and again."""

@@ -9,9 +9,9 @@ import pyarrow as pa
 from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.ranges import BATCH_ROWS, split_range
 from lockstep.plan.specs import StageSource
+from lockstep.store.home import job_folder
 from lockstep.store.journal import SqliteJournal, open_journal
 from lockstep.store.protocols import Positions
-from lockstep.store.sqlite_store import job_folder
 
 _PARTITION = "0"
 

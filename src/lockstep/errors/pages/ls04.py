@@ -157,7 +157,37 @@ nothing. List the letters again: those that still wait can be handled.""",
     "LS0420": Page(
         "an address that names no kind of store",
         """The store of a job (ledger, leases, facts) is opened by its address, which begins with the kind of store:
-`sqlite:FOLDER` is embedded, in a folder of the project. It stands in lockstep.toml (`store = "sqlite:.lockstep"`, which
-is also what holds without it).""",
+`sqlite:FOLDER` is embedded, in a folder of the project; `zookeeper://h1:2181,h2:2181,h3:2181/lockstep` is an ensemble
+that several hosts share. It stands in lockstep.toml (`store = "sqlite:.lockstep"`, which is also what holds without
+it).""",
+    ),
+    "LS0421": Page(
+        "the coordination service does not answer",
+        """The job's store is in ZooKeeper, and no member of its ensemble answered in time. While a leader is elected
+(below a second after the old one died, some seconds if it hangs) calls wait; this one ran out of patience. Supervisor
+and replicas try again, and no epoch is lost or sealed twice: what a call whose answer was lost has done is found out by
+reading.
+
+1. More than half of the members have to run: `echo srvr | nc HOST 2181` says which mode each is in.
+2. The addresses in lockstep.toml must be reachable from this host.
+3. A disk that is slow to sync makes ZooKeeper slow: give its log a disk of its own.""",
+    ),
+    "LS0422": Page(
+        "something is too large for the coordination service",
+        """ZooKeeper takes at most 1 MB in one request, and an epoch is sealed in one request with all items of its
+sources (for a files source, one for each chunk of a file). Nothing of it was written.
+
+Seal smaller epochs (`records_per_epoch_max` under [run]), or let the files source read fewer and larger files.""",
+    ),
+    "LS0423": Page(
+        "ZooKeeper's client is not installed",
+        """A store whose address begins with `zookeeper://` needs the package kazoo, which is not part of the base
+installation: `pip install 'lockstep[zookeeper]'`, on every host.""",
+    ),
+    "LS0424": Page(
+        "the coordination service refused a request",
+        """ZooKeeper answered, and said no: the path of the store's address belongs to somebody else or may not be
+written, or somebody removed nodes of a job that runs. The path should be Lockstep's own. If the nodes of a job were
+removed, its ledger is gone; start the job under another name.""",
     ),
 }

@@ -1,0 +1,26 @@
+"""What Lockstep keeps on this host (".lockstep"), whatever store the jobs have: a folder for each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lockstep.store.names import checked_name
+
+JOBS_FOLDER = "jobs"
+
+
+def job_folder(home: Path, job: str) -> Path:
+    """Everything of one job on this host: checkpoints, staged files, logs, and an embedded store.
+
+    >>> job_folder(Path(".lockstep"), "failed-logins").as_posix()
+    '.lockstep/jobs/failed-logins'
+    """
+    return home / JOBS_FOLDER / checked_name("job", job)
+
+
+def list_job_folders(home: Path) -> list[str]:
+    """The names of all folders of jobs, those too of which nobody can say whether they have a store."""
+    try:
+        return sorted(path.name for path in (home / JOBS_FOLDER).iterdir())
+    except FileNotFoundError:
+        return []

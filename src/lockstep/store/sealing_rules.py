@@ -1,0 +1,64 @@
+"""What every ledger keeps to: who may seal, what may follow what, and how an entry is written down."""
+
+from __future__ import annotations
+
+import json
+
+from lockstep.errors import StoreError
+from lockstep.observe.promises import completeness
+from lockstep.store.protocols import Entry, Holder
+
+
+def may_not_seal(holder: Holder) -> StoreError:
+    """What a ledger answers to somebody who is not the live incarnation of its replica."""
+    return StoreError(
+        "LS0405",
+        f"{holder} may not seal",
+        why=f"it is not the live incarnation of {holder.replica}: it was replaced or retired.",
+        hint="nothing to do: whoever replaced it goes on. This process should end.",
+    )
+
+
+def check_follows(head: Entry | None, proposal: Entry) -> None:
+    """Refuse an entry that does not continue the ledger: each epoch begins where the one before it ends."""
+    next_epoch = head.epoch + 1 if head else 0
+    if proposal.epoch > next_epoch:
+        raise StoreError(
+            "LS0406",
+            f"epoch {proposal.epoch} cannot be sealed before epoch {next_epoch}",
+            why="the ledger has no gaps: an epoch begins where the one before it ends.",
+            hint=f"seal epoch {next_epoch} first.",
+        )
+    if proposal.epoch < next_epoch:
+        raise StoreError(
+            "LS0408",
+            f"epoch {proposal.epoch} is no longer in the ledger",
+            why="it was sealed, and trimmed when nobody needed it any more.",
+            hint="seed this replica from a newer snapshot.",
+        )
+    if head is not None:
+        violations = completeness([(head.epoch, head.cut), (proposal.epoch, proposal.cut)])
+        if proposal.epoch_time_us < head.epoch_time_us:
+            violations.append(f"epoch time moves back from {head.epoch_time_us} to {proposal.epoch_time_us} us")
+        if violations:
+            raise not_onward(proposal.epoch, "; ".join(violations))
+
+
+def not_onward(epoch: int, why: str) -> StoreError:
+    """What a ledger answers to an entry that does not go on where the one before it ends."""
+    return StoreError(
+        "LS0407",
+        f"epoch {epoch} does not continue the ledger",
+        why=f"{why}.",
+        hint="a source that was cut short or replaced cannot go on under the same name: give it a new name.",
+    )
+
+
+def to_text(entry: Entry) -> str:
+    """An entry as it is kept. As JSON it may gain fields with a default: nothing searches by them."""
+    return json.dumps(vars(entry), default=dict, sort_keys=True)
+
+
+def from_text(body: str) -> Entry:
+    """What :func:`to_text` was given."""
+    return Entry(**json.loads(body))

@@ -1,0 +1,57 @@
+"""What all parts of a job's store in ZooKeeper have in common: where its nodes are, and how it calls."""
+
+from __future__ import annotations
+
+from lockstep.clock import Clock
+from lockstep.errors import StoreError
+from lockstep.store.names import checked_name
+from lockstep.store.zookeeper.address import Address
+from lockstep.store.zookeeper.client import Call, Client, leave, shared
+
+FORMAT = 1
+FOLDERS = ("entries", "items", "leases", "replicas", "observed", "divergences", "facts")
+TELEMETRY_FOLDERS = ("progress", "digests", "mismatches", "published")
+
+
+class Part:
+    """A job's nodes below the address's path. Nothing is connected before the first call, in whichever process."""
+
+    def __init__(self, address: Address, job: str, clock: Clock) -> None:
+        self._address = address
+        self._root = f"{address.root}/jobs/{checked_name('job', job)}"
+        self._clock = clock
+
+    def _at(self, *parts: object) -> str:
+        return "/".join([self._root, *map(str, parts)])
+
+    def _client(self) -> Client:
+        return shared(self._address.hosts, id(self))
+
+    def _call(self, seconds: float | None = None) -> Call:
+        """An operation's requests; the job's nodes are there after this."""
+        client = self._client()
+        call = Call(client, seconds)
+        if self._root not in client.prepared:
+            self._prepare(call)
+            client.prepared.add(self._root)
+        return call
+
+    def _prepare(self, call: Call) -> None:
+        """Make the nodes of a job, once. The format comes last: whoever finds it finds everything."""
+        found = call.look(self._at("format"))
+        if found is None:
+            for folder in (*FOLDERS, *TELEMETRY_FOLDERS):
+                call.make(self._at(folder))
+            for name, value in (("head", b"-1"), ("floor", b"0"), ("events", b"0"), ("latency", b"")):
+                call.make(self._at(name), value)
+            call.make(self._at("format"), str(FORMAT).encode())
+        elif int(found.value) > FORMAT:
+            raise StoreError(
+                "LS0401",
+                f"{self._root} was written by a newer Lockstep",
+                why=f"it has format version {int(found.value)}; this Lockstep knows up to {FORMAT}.",
+                hint="run the newer Lockstep, or use another path. Nothing was changed.",
+            )
+
+    def _leave(self) -> None:
+        leave(self._address.hosts, id(self))

@@ -1,0 +1,108 @@
+"""The parts of the store in ZooKeeper that need no server: the queue beside the epochs, addresses, a missing client."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from lockstep.errors import StoreError
+from lockstep.store.opening import list_jobs, open_store
+from lockstep.store.patience import patience
+from lockstep.store.zookeeper import outbox
+from lockstep.store.zookeeper.address import parsed
+from lockstep.store.zookeeper.outbox import Outbox
+
+
+class Away:
+    """A service that does not answer until it is let."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.asked = threading.Event()
+        self.written: list[str] = []
+
+    def write(self, word: str) -> None:
+        self.asked.set()
+        if not self.answers.is_set():
+            raise StoreError("LS0421", "no answer")
+        self.written.append(word)
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Away:
+    monkeypatch.setattr(outbox, "IDLE_S", 0.01)
+    return Away()
+
+
+def test_what_waits_is_written_in_order_once_the_service_is_back(away: Away) -> None:
+    box = Outbox(lambda: None)
+    for word in ("a", "b", "c"):
+        box.put("event", lambda word=word: away.write(word))  # type: ignore[misc]
+    assert away.asked.wait(10)
+    with patience(0.05):
+        box.wait("event")
+    assert away.written == []
+    away.answers.set()
+    box.wait("event")
+    assert away.written == ["a", "b", "c"]
+    box.end()
+
+
+def test_a_newer_word_takes_the_place_of_the_older_one(away: Away) -> None:
+    box = Outbox(lambda: None)
+    box.put("event", lambda: away.write("first"))
+    for number in range(5):
+        box.put("progress", lambda number=number: away.write(f"r0 {number}"), "r0")  # type: ignore[misc]
+    away.answers.set()
+    box.wait()
+    assert away.written == ["first", "r0 4"]
+    box.end()
+
+
+def test_the_oldest_is_dropped_and_counted_when_too_many_wait(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "QUEUE_MAX", 3)
+    box = Outbox(lambda: None)
+    box.put("event", lambda: away.write("under way"))
+    assert away.asked.wait(10)
+    for number in range(10):
+        box.put("event", lambda number=number: away.write(str(number)))  # type: ignore[misc]
+    away.answers.set()
+    box.wait()
+    assert away.written[-3:] == ["7", "8", "9"]
+    assert len(away.written) + box.dropped == 11
+    assert box.dropped >= 7
+    box.end()
+
+
+def test_waiting_for_one_kind_does_not_wait_for_another(away: Away) -> None:
+    box = Outbox(lambda: None)
+    box.put("event", lambda: away.write("late"))
+    with patience(60):
+        box.wait("digests")
+    assert away.written == []
+    with patience(0.05):
+        box.end()
+
+
+@pytest.mark.parametrize("address", ["zookeeper://", "zookeeper://a:x/b", "zookeeper://a//b", "zookeeper://a/../b"])
+def test_what_is_no_address_of_an_ensemble_is_refused(address: str) -> None:
+    with pytest.raises(StoreError, match="LS0420"):
+        parsed(address)
+
+
+def test_a_missing_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo", None)
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+    with pytest.raises(StoreError, match=r"lockstep\[zookeeper\]"):
+        list_jobs("zookeeper://127.0.0.1:1/lockstep")
+    with pytest.raises(StoreError, match="LS0423"):
+        open_store("zookeeper://127.0.0.1:1/lockstep", "job").head()
+
+
+def test_nobody_there_ends_within_the_callers_patience() -> None:
+    store = open_store("zookeeper://127.0.0.1:1/lockstep", "job")
+    with patience(0.3), pytest.raises(StoreError, match="LS0421"):
+        store.head()
+    store.close()
