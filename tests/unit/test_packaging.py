@@ -17,7 +17,7 @@ DECLARED = {re.split(r"[<>=!~\[ ]", text, maxsplit=1)[0] for text in PROJECT["de
 EXTRAS = {
     re.split(r"[<>=!~\[ ]", text, maxsplit=1)[0].replace("-", "_")
     for extra, wanted in PROJECT["optional-dependencies"].items()
-    if extra != "dev"
+    if extra not in ("dev", "all")
     for text in wanted
 }
 """Imported where they are needed, never at the top."""
@@ -47,7 +47,12 @@ def test_everything_that_is_imported_is_declared_and_the_other_way_round() -> No
     assert _imported(PACKAGE / "testing" / "fixtures.py") <= {"pytest", "pyspark"}
 
 
-@pytest.mark.parametrize("extra", [None, *PROJECT["optional-dependencies"]])
+def test_all_is_every_other_extra() -> None:
+    others = sorted(extra for extra in PROJECT["optional-dependencies"] if extra not in ("dev", "all"))
+    assert PROJECT["optional-dependencies"]["all"] == [f"lockstep[{','.join(others)}]"]
+
+
+@pytest.mark.parametrize("extra", [None, *(extra for extra in PROJECT["optional-dependencies"] if extra != "all")])
 def test_every_dependency_has_a_reason(extra: str | None) -> None:
     text = (ROOT / "docs" / "decisions" / "dependencies.md").read_text(encoding="utf-8")
     wanted = PROJECT["dependencies"] if extra is None else PROJECT["optional-dependencies"][extra]
