@@ -18,7 +18,7 @@ from benchmarks.engines.input import make_folders, read_input
 from lockstep.bench.children import Child
 from lockstep.clock import wall_us
 from lockstep.control.children import pass_by
-from lockstep.control.processes import kill_each, kill_tree
+from lockstep.agent.processes import kill_each, kill_tree
 
 READY_TIMEOUT_S = 120.0
 SETTLED_TIMEOUT_S = 60.0

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from lockstep.bench.stopping import Stop
-from lockstep.control.processes import kill_tree
+from lockstep.agent.processes import kill_tree
 
 QUICK_S = 10.0
 """A program that lives shorter than this has not started properly."""

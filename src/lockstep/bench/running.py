@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psutil
 
+from lockstep.agent.processes import kill_tree
 from lockstep.bench.children import Child
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
-from lockstep.control.processes import kill_tree
 from lockstep.store.protocols import Holder, Progress, Store
 from lockstep.store.sqlite_store import open_store
 

@@ -3,7 +3,7 @@
 A spare boots in the processor's idle time while all is calm, warms up, and waits. Whoever starts a replica takes one
 that fits, and the next one is ordered when all is calm again. One process boots at a time: a replica that is needed, or
 else a spare. The decisions are pure functions; :class:`Spares` acts on them, in production and in the simulator:
-what a process is, :class:`Processes` knows (``spare_processes.py``, ``sim/child_processes.py``).
+what a process is, :class:`Processes` knows (``agents.py``, ``sim/child_processes.py``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
+from lockstep.agent.client import AgentSilent
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import Settings
 from lockstep.control.overview import SPARES
@@ -59,6 +61,20 @@ class Shape:
     spark: Mapping[str, Any]
     environment: Mapping[str, str]
     prefix: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is noted beside a spare.
+
+        >>> shape = Shape({"master": "local[1]"}, {}, ("ip", "netns"))
+        >>> Shape.from_json(json.loads(json.dumps(shape.to_json()))) == shape
+        True
+        """
+        return asdict(self)
+
+    @staticmethod
+    def from_json(noted: Mapping[str, Any]) -> Shape:
+        """As it was noted."""
+        return Shape(noted["spark"], noted["environment"], tuple(noted["prefix"]))
 
 
 @dataclass(frozen=True)
@@ -153,8 +169,8 @@ class Spare(Process, Protocol):
         """Tell it which replica it is; whether it was there to listen."""
 
 
-AnyProcess = TypeVar("AnyProcess", bound=Process)
-AnySpare = TypeVar("AnySpare", bound=Spare)
+AnyProcess = TypeVar("AnyProcess", bound=Process, covariant=True)
+AnySpare = TypeVar("AnySpare", bound=Spare, covariant=True)
 
 
 class Processes(Protocol[AnyProcess, AnySpare]):
@@ -166,14 +182,8 @@ class Processes(Protocol[AnyProcess, AnySpare]):
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> AnyProcess:
         """A new process for a replica."""
 
-    def spare(self, spec: ReplicaSpec, number: int) -> AnySpare:
+    def spare(self, spec: ReplicaSpec, shape: Shape) -> AnySpare:
         """A new spare, of the shape of this replica."""
-
-    def watch(self, process: AnyProcess | AnySpare) -> None:
-        """See to it that a process does not starve while it boots."""
-
-    def tend(self) -> None:
-        """Look at those that boot."""
 
     def memory_free_bytes(self) -> int:
         """What could be had now."""
@@ -224,6 +234,11 @@ class Spares(Generic[AnyProcess, AnySpare]):
         self._next_look_s = 0.0
         self._calm_since_s: float | None = None
 
+    def adopt(self, started: Mapping[str, AnyProcess], waiting: Sequence[tuple[AnySpare, Shape]]) -> None:
+        """Go on with the replicas and the spares that run already."""
+        self._started |= started
+        self._waiting += [Waiting(spare, shape, self._elapsed_s()) for spare, shape in waiting]
+
     def __call__(self, spec: ReplicaSpec, *, gently: bool) -> Process:
         """Start a replica."""
         self._calm_since_s = None
@@ -233,8 +248,6 @@ class Spares(Generic[AnyProcess, AnySpare]):
             self._take(one).kill()
         process = started or self._processes.replica(spec, gently=gently)
         self._started[spec.replica] = process
-        if gently:
-            self._processes.watch(process)
         return process
 
     def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> AnySpare | None:
@@ -264,21 +277,22 @@ class Spares(Generic[AnyProcess, AnySpare]):
 
     def tend(self) -> None:
         """Look after the spares and those on their way; called several times a second."""
-        self._processes.tend()
         now_s = self._elapsed_s()
         if now_s < self._next_look_s:
             return
         self._next_look_s = now_s + self._times.look_interval_s
         try:
             self._look(now_s)
-        except (StoreError, OSError):
-            # A spare saves seconds; trouble with the store or the disk is told by those who need them.
+        except (StoreError, AgentSilent, OSError):
+            # A spare saves seconds; trouble with store, agent or disk is told by those who need them.
             self._next_look_s = now_s + self._times.trouble_pause_s
 
     def close(self) -> None:
         """End all spares. Those that have become replicas are the supervisor's."""
         for one in list(self._waiting):
-            self._take(one).kill()
+            # An agent that does not hear it ends them itself, as nobody talks to it any more.
+            with suppress(AgentSilent):
+                self._take(one).kill()
 
     def _look(self, now_s: float) -> None:
         for one in list(self._waiting):
@@ -334,6 +348,5 @@ class Spares(Generic[AnyProcess, AnySpare]):
         shapes = {name: self._processes.shape(name) for name in self._names}
         replica = replica_to_shape(shapes, self._ordered)
         self._ordered += 1
-        spare = self._processes.spare(replace(self._template, replica=replica), self._ordered)
+        spare = self._processes.spare(replace(self._template, replica=replica), shapes[replica])
         self._waiting.append(Waiting(spare, shapes[replica], now_s))
-        self._processes.watch(spare)

@@ -7,9 +7,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from lockstep.agent.processes import LockHolder
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
-from lockstep.control.processes import LockHolder
 from lockstep.control.spares import Spares, Times
 from lockstep.control.supervisor import Supervisor, Surroundings, replica_names
 from lockstep.control.taking_over import sweep, take_over

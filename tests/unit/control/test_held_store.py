@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lockstep.agent.processes import LeftoverProcesses, LockHolder, lock_holder
 from lockstep.config import RunSettings, Settings
-from lockstep.control.processes import LeftoverProcesses, LockHolder, lock_holder
 from lockstep.control.supervision import Held, Kill, pass_by
 from lockstep.control.supervisor import Supervisor, Surroundings
 from lockstep.control.taking_over import LEASE, take_over

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from lockstep.agent import spare_processes
+from lockstep.agent.shares import Demand
+from lockstep.agent.spare_processes import MachineProcesses
 from lockstep.config import Settings
-from lockstep.control import spare_processes
-from lockstep.control.shares import Demand
-from lockstep.control.spare_processes import MachineProcesses
 from lockstep.control.spares import (
     FAILURES_MAX,
     FORGOTTEN_S,
