@@ -33,6 +33,7 @@ FOUND_BY = {
     "torn-commit-counts": "equality",
     "nobody-restarts": "progress",
     "lease-ignored": "progress",
+    "adopt-twice": "adoption",
     "kill-noted-first": "progress",
     "held-lock-unseen": "progress",
     "kill-asks-first": "progress",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,8 @@ class Run:
     replicas: int = 1
     master: str = "local[1]"
     settings: Mapping[str, str] | None = None
+    arguments: Sequence[str] = ()
+    """More words for `lockstep run`."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class JobRun(Child):
         arguments += ["--replicas", str(run.replicas), "--master", run.master]
         for key, value in (run.settings or {}).items():
             arguments += ["--set", f"{key}={value}"]
+        arguments += run.arguments
         self.store: Store = open_store(self.store_folder, run.job)
         super().__init__("`lockstep run`", arguments, folder / "run.log", folder)
 

@@ -25,6 +25,12 @@ RESTART_PAUSE_S = 1.0
 """Between two starts of an agent."""
 
 
+def shape_of(settings: Settings, replica: str) -> Shape:
+    """What the process of a replica is started with."""
+    spark = settings.spark_of(replica).model_dump(mode="json")
+    return Shape(spark, replica_environment(replica), tuple(command_prefix(replica)))
+
+
 class RemoteProcess:
     """A replica or a spare in the hands of an agent, as it was at the last look."""
 
@@ -130,8 +136,7 @@ class AgentProcesses:
 
     def shape(self, replica: str) -> Shape:
         """What the process of a replica is started with."""
-        spark = self._settings.spark_of(replica).model_dump(mode="json")
-        return Shape(spark, replica_environment(replica), tuple(command_prefix(replica)))
+        return shape_of(self._settings, replica)
 
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> RemoteProcess:
         """A new process for a replica. OSError if the agent cannot start it now."""

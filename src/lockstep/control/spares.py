@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from lockstep.agent.client import AgentSilent
 from lockstep.clock import US_PER_S, Clock, wall_us
@@ -169,20 +169,16 @@ class Spare(Process, Protocol):
         """Tell it which replica it is; whether it was there to listen."""
 
 
-AnyProcess = TypeVar("AnyProcess", bound=Process, covariant=True)
-AnySpare = TypeVar("AnySpare", bound=Spare, covariant=True)
-
-
-class Processes(Protocol[AnyProcess, AnySpare]):
+class Processes(Protocol):
     """How processes come to be: on this machine, or in a simulation. A spare is a process too."""
 
     def shape(self, replica: str) -> Shape:
         """What the process of a replica is started with."""
 
-    def replica(self, spec: ReplicaSpec, *, gently: bool) -> AnyProcess:
+    def replica(self, spec: ReplicaSpec, *, gently: bool) -> Process:
         """A new process for a replica."""
 
-    def spare(self, spec: ReplicaSpec, shape: Shape) -> AnySpare:
+    def spare(self, spec: ReplicaSpec, shape: Shape) -> Spare:
         """A new spare, of the shape of this replica."""
 
     def memory_free_bytes(self) -> int:
@@ -190,10 +186,10 @@ class Processes(Protocol[AnyProcess, AnySpare]):
 
 
 @dataclass(frozen=True)
-class Waiting(Generic[AnySpare]):
+class Waiting:
     """A spare that boots or waits to be needed."""
 
-    spare: AnySpare
+    spare: Spare
     shape: Shape
     ordered_s: float
 
@@ -203,7 +199,7 @@ class Waiting(Generic[AnySpare]):
         return not self.spare.is_ready and self.spare.exit_code() is None
 
 
-class Spares(Generic[AnyProcess, AnySpare]):
+class Spares:
     """Starts replicas, from a spare where one fits; sees to it that there are spares."""
 
     def __init__(
@@ -212,7 +208,7 @@ class Spares(Generic[AnyProcess, AnySpare]):
         template: ReplicaSpec,
         settings: Settings,
         names: Sequence[str],
-        processes: Processes[AnyProcess, AnySpare],
+        processes: Processes,
         elapsed_s: Callable[[], float] = time.monotonic,
         now_us: Clock = wall_us,
         times: Times = TIMES,
@@ -226,7 +222,7 @@ class Spares(Generic[AnyProcess, AnySpare]):
         self._settings = settings
         self._names = tuple(names)
         self._started: dict[str, Process] = {}
-        self._waiting: list[Waiting[AnySpare]] = []
+        self._waiting: list[Waiting] = []
         self._told: dict[int, bool] = {}
         self._ordered = 0
         self._failures = 0
@@ -234,7 +230,7 @@ class Spares(Generic[AnyProcess, AnySpare]):
         self._next_look_s = 0.0
         self._calm_since_s: float | None = None
 
-    def adopt(self, started: Mapping[str, AnyProcess], waiting: Sequence[tuple[AnySpare, Shape]]) -> None:
+    def adopt(self, started: Mapping[str, Process], waiting: Sequence[tuple[Spare, Shape]]) -> None:
         """Go on with the replicas and the spares that run already."""
         self._started |= started
         self._waiting += [Waiting(spare, shape, self._elapsed_s()) for spare, shape in waiting]
@@ -250,7 +246,7 @@ class Spares(Generic[AnyProcess, AnySpare]):
         self._started[spec.replica] = process
         return process
 
-    def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> AnySpare | None:
+    def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> Spare | None:
         shape = self._processes.shape(spec.replica)
         # One that still boots is further than a new process would be.
         for one in sorted(self._waiting, key=lambda one: not one.spare.is_ready):
@@ -261,12 +257,12 @@ class Spares(Generic[AnyProcess, AnySpare]):
                 return spare
         return None
 
-    def _take(self, one: Waiting[AnySpare]) -> AnySpare:
+    def _take(self, one: Waiting) -> Spare:
         """From now on it is not one of those that wait."""
         self._waiting.remove(one)
         return one.spare
 
-    def _handed_over(self, spare: AnySpare, spec: ReplicaSpec, *, gently: bool) -> bool:
+    def _handed_over(self, spare: Spare, spec: ReplicaSpec, *, gently: bool) -> bool:
         taken = False
         try:
             taken = spare.become(spec, gently=gently)
@@ -313,7 +309,7 @@ class Spares(Generic[AnyProcess, AnySpare]):
         living = {name: process.pid for name, process in self._started.items() if process.exit_code() is None}
         return is_calm(self._store.progress(), living, self._now_us())
 
-    def _drop(self, one: Waiting[AnySpare], why: str, now_s: float) -> None:
+    def _drop(self, one: Waiting, why: str, now_s: float) -> None:
         spare = self._take(one)
         self._failures, self._failed_s = self._failures + 1, now_s
         told = f"pid {spare.pid}, {why}: {spare.last_words}"

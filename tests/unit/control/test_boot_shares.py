@@ -30,6 +30,9 @@ class Pretended:
     def cpu_s(self) -> float:
         return 0.0
 
+    def error(self) -> str:
+        return ""
+
     def full_speed(self) -> None:
         self.gentle = False
 
@@ -50,7 +53,7 @@ class Job:
 
     def __post_init__(self) -> None:
         spec = ReplicaSpec(str(self.folder), str(self.folder), "job", "job.py", "", "", "auto", {})
-        around = Surroundings(lambda: round(self.now_s * 1e6), lambda: self.now_s, start=self._start)
+        around = Surroundings(now_us=lambda: round(self.now_s * 1e6), elapsed_s=lambda: self.now_s, start=self._start)
         settings = Settings.model_validate({"run": {"replicas": 2}})
         self.supervisor = Supervisor(self.store, spec, settings, {}, {}, "me", around=around)
 

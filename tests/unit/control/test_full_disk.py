@@ -23,6 +23,9 @@ class Paper:
     def cpu_s(self) -> float:
         return 0.0
 
+    def error(self) -> str:
+        return ""
+
     def full_speed(self) -> None: ...
 
     def drain(self) -> None: ...

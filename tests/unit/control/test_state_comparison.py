@@ -158,6 +158,9 @@ class Paper:
     def cpu_s(self) -> float:
         return 0.0
 
+    def error(self) -> str:
+        return ""
+
     def full_speed(self) -> None: ...
 
     def drain(self) -> None: ...
@@ -181,7 +184,8 @@ class Job:
 
     def __post_init__(self) -> None:
         spec = ReplicaSpec(str(self.folder), str(self.folder), "job", "job.py", "", "", "auto", {})
-        around = Surroundings(lambda: NOW_US + round(self.now_s * 1e6), lambda: self.now_s, start=self._start)
+        now_us = lambda: NOW_US + round(self.now_s * 1e6)  # noqa: E731
+        around = Surroundings(now_us=now_us, elapsed_s=lambda: self.now_s, start=self._start)
         settings = Settings.model_validate({"run": {"replicas": self.replicas, **self.options}})
         self.supervisor = Supervisor(self.store, spec, settings, {}, {}, "me", around=around)
         self.tick()

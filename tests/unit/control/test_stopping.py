@@ -30,6 +30,9 @@ class Pretended:
     def cpu_s(self) -> float:
         return 0.0
 
+    def error(self) -> str:
+        return ""
+
     def full_speed(self) -> None: ...
 
     def drain(self) -> None:
