@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 from lockstep.errors import LockstepError, RunError
 
@@ -44,13 +45,13 @@ class Route:
     def match(self, method: str, path: str) -> dict[str, str] | None:
         """The parameters in a path, None if this route is not meant.
 
-        >>> Route("GET", "/jobs/{job}/processes", lambda request: {}).match("GET", "/jobs/counts/processes")
-        {'job': 'counts'}
+        >>> Route("GET", "/jobs/{job}/processes", lambda request: {}).match("GET", "/jobs/my%20counts/processes")
+        {'job': 'my counts'}
         >>> Route("GET", "/agent", lambda request: {}).match("POST", "/agent")
         """
         pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", self.path)
         found = re.fullmatch(pattern, path) if method == self.method else None
-        return found.groupdict() if found is not None else None
+        return {name: unquote(part) for name, part in found.groupdict().items()} if found is not None else None
 
 
 class AgentServer(ThreadingHTTPServer):

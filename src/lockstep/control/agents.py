@@ -6,6 +6,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -35,8 +36,14 @@ class RemoteProcess:
     """A replica or a spare in the hands of an agent, as it was at the last look."""
 
     def __init__(self, client: AgentClient, listed: Listed) -> None:
-        self.client = client
         self.listed = listed
+        self._client: AgentClient | None = client
+
+    def lose(self) -> None:
+        """Its agent is gone, and it ends: there is nobody to tell it anything."""
+        self._client = None
+        if self.listed.exit_code is None:
+            self.listed = replace(self.listed, exit_code=-signal.SIGKILL)
 
     @property
     def pid(self) -> int:
@@ -69,7 +76,7 @@ class RemoteProcess:
     def cpu_s(self) -> float:
         """The processor time that it and all below it have used; 0 if nobody can tell now."""
         try:
-            return self.client.cpu_s(self.listed.handle)
+            return self._client.cpu_s(self.listed.handle) if self._client is not None else 0.0
         except (AgentSilent, AgentGone):
             return 0.0
 
@@ -90,19 +97,20 @@ class RemoteProcess:
 
     def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
         """Tell a spare which replica it is; whether it was there to listen."""
+        if self._client is None:
+            return False
         try:
-            heard = self.client.become(self.listed.handle, spec, gently=gently)
+            heard = self._client.become(self.listed.handle, spec, gently=gently)
         except (AgentSilent, AgentGone):
             return False
         self.listed = replace(self.listed, replica=spec.replica, gentle=gently)
         return heard
 
     def _command(self, what: str) -> None:
-        try:
-            self.client.command(self.listed.handle, what)
-        except AgentGone:
-            # Its processes end with it, or are ended by the next one. The next look sees that it is gone.
-            return
+        # If it is gone, its processes end with it, or are ended by the next one; the next look sees that.
+        with suppress(AgentGone):
+            if self._client is not None:
+                self._client.command(self.listed.handle, what)
 
 
 class AgentProcesses:
@@ -124,11 +132,6 @@ class AgentProcesses:
         self._next_look_s = 0.0
         self._next_agent_s = 0.0
         self._silent_since_s: float | None = None
-
-    @property
-    def client(self) -> AgentClient:
-        """The agent of now."""
-        return self._client
 
     def adopt(self, listed: Listed) -> RemoteProcess:
         """Go on with a process that runs already."""
@@ -187,12 +190,13 @@ class AgentProcesses:
         if self._elapsed_s() < self._next_agent_s:
             return ""
         self._next_agent_s = self._elapsed_s() + RESTART_PAUSE_S
-        lost = [one for one in self._known.values() if one.exit_code() is None]
-        for one in lost:
-            one.listed = replace(one.listed, exit_code=-signal.SIGKILL)
+        running = sum(one.exit_code() is None for one in self._known.values())
+        for one in self._known.values():
+            one.lose()
         self._known.clear()
+        self._client.close()
         self._client = self._new_agent()
-        return f"{why} Another one is started; {len(lost)} processes end with it."
+        return f"{why} Another one is started; the {running} processes of the first one end."
 
     def _start(self, spec: ReplicaSpec, shape: dict[str, Any], *, spare: bool, gently: bool) -> RemoteProcess:
         try:
