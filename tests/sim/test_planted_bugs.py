@@ -32,7 +32,7 @@ FOUND_BY = {
     "damaged-checkpoint-used": "equality",
     "torn-commit-counts": "equality",
     "nobody-restarts": "progress",
-    "lease-ignored": "progress",
+    "lease-ignored": "adoption",
     "adopt-twice": "adoption",
     "kill-noted-first": "progress",
     "held-lock-unseen": "progress",

@@ -8,7 +8,7 @@ import socket
 import sys
 from pathlib import Path
 
-from lockstep.agent.description import read
+from lockstep.agent.description import PID_FILE, read
 from lockstep.agent.hosting import HostedJob
 from lockstep.agent.leftovers import end_leftovers
 from lockstep.agent.serving import Agent
@@ -23,7 +23,7 @@ def main() -> None:
     sys.stderr = RedactedStream(sys.stderr)
     description = read(folder)
     assert description is not None, "whoever starts an agent describes it first"
-    (folder / "agent.pid").write_text(f"{os.getpid()}\n", encoding="ascii")
+    (folder / PID_FILE).write_text(f"{os.getpid()}\n", encoding="ascii")
     if left := end_leftovers(folder):
         print(f"ended what an earlier agent left: {left}", file=sys.stderr, flush=True)
     # Looking for Java takes a moment: now, while nobody waits.

@@ -13,6 +13,8 @@ from lockstep.credentials import write_private
 
 FILE = "agent.json"
 """In the job's folder, for its owner alone."""
+PID_FILE = "agent.pid"
+"""Beside it, for people and for chaos: whoever commands an agent does not need it."""
 _SOCKET = "agent.sock"
 _PATH_BYTES_MAX = 100
 """A socket's path has 108 bytes on Linux and 104 elsewhere, the closing zero included."""
@@ -43,6 +45,7 @@ class Description:
         """The agent has ended: nothing is left of it, unless another one has taken its place."""
         if read(Path(self.folder)) == self:
             (Path(self.folder) / FILE).unlink(missing_ok=True)
+            (Path(self.folder) / PID_FILE).unlink(missing_ok=True)
         path = Path(self.socket)
         path.unlink(missing_ok=True)
         if path.parent != Path(self.folder):

@@ -24,6 +24,7 @@ _AREAS = (
     "ls05",
     "ls05_kafka",
     "ls06",
+    "ls06_agents",
     "ls06_tools",
 )
 

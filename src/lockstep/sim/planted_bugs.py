@@ -88,6 +88,7 @@ QUIET = Scenario(crash_chance=0.03, quiet_s=((3.0, 12.0),))
 DARK = Scenario(faults_s=8.0, blackouts_s=(3.0, 6.0), power_loss=True)
 SET_BACK = Scenario(clock_jumps_s=((3.0, "all", -40.0),), silence_s=((4.0, 11.0),))
 TAKEN_OVER = Scenario(faults_s=16.0, supervisor_hangs_s=((2.0, 11.5),), supervisor_lock=False)
+TAKEN_OVER_AND_CRASHING = replace(TAKEN_OVER, crash_chance=0.01)
 LEFT_ALONE = Scenario(supervisor_killed_s=(4.0,))
 FULL_WHILE_FORGETTING = Scenario(
     # The supervisor forgets every five seconds; a lone replica that loses its checkpoint starts from the first epoch.
@@ -410,10 +411,10 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "lease-ignored",
-        "A supervisor whose lease another one has taken over goes on as if it had it.",
-        "progress",
+        "A supervisor that another one has replaced goes on as if it had its lease, and the agent obeys both.",
+        "adoption",
         swapped((Supervisor, "_renew", _renew_blindly), (SimAgent, "admit", lambda agent, term: None)),  # noqa: ARG005
-        TAKEN_OVER,
+        TAKEN_OVER_AND_CRASHING,
     ),
     Bug(
         "adopt-twice",
