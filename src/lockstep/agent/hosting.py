@@ -105,7 +105,9 @@ class Listed:
 class _Held:
     handle: str
     process: Hosted
-    spec: ReplicaSpec
+    folder: Path
+    """That of the replica: where it leaves word if it fails."""
+    likeness: str
     shape: Mapping[str, Any]
     replica: str = ""
 
@@ -155,12 +157,9 @@ class HostedJob:
         if held is None:
             if handle in self._forgotten:
                 raise ProcessLookupError(f"process {handle} has been started, and is gone")
-            if spare:
-                process: Hosted = self._machine.spare(spec, handle)
-                held = _Held(handle, process, spec, shape)
-            else:
-                held = _Held(handle, self._machine.replica(spec, gently=gently), spec, shape, spec.replica)
-            self._held[handle] = held
+            process: Hosted = self._machine.spare(spec, handle) if spare else self._machine.replica(spec, gently=gently)
+            name = "" if spare else spec.replica
+            held = self._held[handle] = _Held(handle, process, spec.folder, spec.likeness, shape, name)
         return _listed(held)
 
     def become(self, handle: str, spec: ReplicaSpec, *, gently: bool) -> bool:
@@ -171,7 +170,7 @@ class HostedJob:
         if not held.replica:
             if not self._machine.become(held.process, spec, gently=gently):
                 return False
-            held.replica, held.spec = spec.replica, spec
+            held.replica, held.folder, held.likeness = spec.replica, spec.folder, spec.likeness
         return held.replica == spec.replica
 
     def listed(self) -> list[Listed]:
@@ -236,13 +235,13 @@ def _listed(held: _Held) -> Listed:
         handle=held.handle,
         replica=held.replica,
         pid=process.pid,
-        likeness=held.spec.likeness,
+        likeness=held.likeness,
         shape=held.shape,
         gentle=process.gentle,
         ready=bool(getattr(spare, "is_ready", False)),
         exit_code=code,
         last_words=str(getattr(spare, "last_words", "")) if code is not None else "",
-        error=_error(held.spec.folder) if code is not None and held.replica else "",
+        error=_error(held.folder) if code is not None and held.replica else "",
     )
 
 

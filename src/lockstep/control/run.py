@@ -27,7 +27,8 @@ from lockstep.control.compacting import Compactor
 from lockstep.control.job_agent import Found, JobAgent, sorted_out
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.spares import Shape, Spares
-from lockstep.control.supervisor import Supervisor, Surroundings, replica_names
+from lockstep.control.supervisor import Supervisor, replica_names
+from lockstep.control.surroundings import Surroundings
 from lockstep.control.taking_over import LEASE, retire, sweep, take_over
 from lockstep.errors import RunError
 from lockstep.machine import find_java

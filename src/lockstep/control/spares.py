@@ -21,7 +21,7 @@ from lockstep.agent.client import AgentSilent
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import Settings
 from lockstep.control.overview import SPARES
-from lockstep.control.supervisor import Process
+from lockstep.control.surroundings import Process
 from lockstep.errors import StoreError
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.spec import ReplicaSpec

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 from lockstep.agent.client import AgentSilent
-from lockstep.agent.leftovers import LockHolder
-from lockstep.clock import US_PER_S, wall_us
+from lockstep.clock import US_PER_S
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control.judging import Judgement, judge
@@ -33,6 +30,7 @@ from lockstep.control.supervision import (
     is_booting,
     pass_by,
 )
+from lockstep.control.surroundings import Process, Surroundings
 from lockstep.control.taking_over import LEASE, LEASE_S
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
@@ -56,70 +54,6 @@ LOCKED = "LS0413"
 REPLACED = "LS0610"
 SILENT = "LS0680"
 _PASSING = ("LS0404", LOCKED, SILENT)
-
-
-class Process(Protocol):
-    """A started replica, as far as its supervisor is concerned."""
-
-    @property
-    def gentle(self) -> bool:
-        """Whether it has less than a full share of the processor."""
-
-    @property
-    def pid(self) -> int:
-        """What the replica reports as its process id."""
-
-    def exit_code(self) -> int | None:
-        """How it ended, None while it runs."""
-
-    def error(self) -> str:
-        """What it wrote down about its end, as :meth:`LockstepError.to_wire`; empty if it left no word."""
-
-    def cpu_s(self) -> float:
-        """The processor time that it and all below it have used."""
-
-    def full_speed(self) -> None:
-        """Give it its full share: it has caught up."""
-
-    def drain(self) -> None:
-        """Ask it to finish the epoch under way and end."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-
-class Starter(Protocol):
-    """How a replica becomes a process."""
-
-    def __call__(self, spec: ReplicaSpec, *, gently: bool) -> Process:
-        """Start it."""
-
-
-class Reserve(Protocol):
-    """Who keeps spares beside the replicas."""
-
-    def tend(self) -> None:
-        """Look after them; called several times a second."""
-
-    def close(self) -> None:
-        """End all that have become no replica."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """The clocks and processes around a supervisor: the machine's, or those of a simulation."""
-
-    now_us: Callable[[], int] = wall_us
-    elapsed_s: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    start: Starter
-    adopted: Mapping[str, Process] = field(default_factory=dict)
-    """The replicas that run already: a supervisor before this one started them."""
-    look: Callable[[], str] = str
-    """See how all processes are, once before every decision; what to tell about whoever keeps them, if anything."""
-    reserve: Reserve | None = None
-    lock_holder: Callable[[], LockHolder | None] = lambda: None
-    """Who holds the store's write lock now, as it is seen from outside."""
 
 
 @dataclass

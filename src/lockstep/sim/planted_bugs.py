@@ -17,7 +17,8 @@ from lockstep.control import spares, supervision
 from lockstep.control import supervisor as supervising
 from lockstep.control.spares import Spares
 from lockstep.control.supervision import Action, Seen
-from lockstep.control.supervisor import Process, Slot, Supervisor
+from lockstep.control.supervisor import Slot, Supervisor
+from lockstep.control.surroundings import Process
 from lockstep.control.taking_over import LEASE, LEASE_S
 from lockstep.errors import StoreError
 from lockstep.runtime.decide import pacing, proposing

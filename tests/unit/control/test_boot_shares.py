@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control.supervisor import Process, Supervisor, Surroundings
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.surroundings import Process, Surroundings
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.protocols import Entry, Progress, Store
 from lockstep.store.sqlite_store import open_store

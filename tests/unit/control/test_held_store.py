@@ -17,7 +17,8 @@ import pytest
 from lockstep.agent.leftovers import LockHolder, end_blocker, lock_holder
 from lockstep.config import RunSettings, Settings
 from lockstep.control.supervision import Held, Kill, pass_by
-from lockstep.control.supervisor import Supervisor, Surroundings
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.surroundings import Surroundings
 from lockstep.control.taking_over import LEASE, retire, take_over
 from lockstep.errors import StoreError
 from lockstep.runtime.spec import ReplicaSpec

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control.supervisor import Process, Supervisor, Surroundings
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.surroundings import Process, Surroundings
 from lockstep.errors import StoreError
 from lockstep.runtime.spec import EXIT_DRAINED, ReplicaSpec
 from lockstep.store.protocols import Progress
