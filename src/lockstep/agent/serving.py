@@ -147,7 +147,7 @@ class Agent:
     def _state(self, request: Request) -> Mapping[str, Any]:
         """For those who do not command: whether it will still be here in a moment."""
         self._refuse_others(request)
-        return {"ending": self._main.call(lambda: self._job.ending)}
+        return {"ending": self._job.ending}
 
     def _refuse_others(self, request: Request) -> None:
         if request.parameters["job"] != self._job.job:

@@ -126,4 +126,6 @@ class JobAgent:
     def _is_there(self, client: AgentClient) -> bool:
         if self._started is not None:
             return self._started.poll() is None
+        # By a new connection each time: only that tells whether anybody listens.
+        client.close()
         return client.is_ending()

@@ -95,8 +95,9 @@ def _to_stdout(text: str) -> None:
         sys.stdout.flush()
     except OSError as error:
         print(f"standard output is gone ({error}): from now on rows are printed here", file=sys.stderr, flush=True)
-        # What is left in the buffer goes there too.
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        # What could not be written is still in the buffer, if there is one.
+        sys.stdout.write(text if getattr(sys.stdout, "write_through", False) else "")
         sys.stdout.flush()
 
 
