@@ -15,10 +15,10 @@ from benchmarks.compare.process_trees import TreeMeter
 from benchmarks.engines.checking import Comparison, compare
 from benchmarks.engines.contract import Engine, Options, Records, Row, SeenRow, Wait, Workload
 from benchmarks.engines.input import make_folders, read_input
+from lockstep.agent.processes import kill_each, kill_tree
 from lockstep.bench.children import Child
 from lockstep.clock import wall_us
 from lockstep.control.children import pass_by
-from lockstep.control.processes import kill_each, kill_tree
 
 READY_TIMEOUT_S = 120.0
 SETTLED_TIMEOUT_S = 60.0

@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from lockstep.agent.processes import kill_tree
 from lockstep.bench.stopping import Stop
-from lockstep.control.processes import kill_tree
 
 QUICK_S = 10.0
 """A program that lives shorter than this has not started properly."""

@@ -100,6 +100,9 @@ class RunSettings(_Strict):
     which that takes more than a small share of its time does it after twice as many, or four times. 0: never."""
     stop_timeout_s: Seconds = 30.0
     """How long a graceful stop may take before it becomes a hard one."""
+    orphan_timeout_s: Seconds = 30.0
+    """How long replicas go on while nobody supervises them (`lockstep run` was killed). If it is started again before,
+    it goes on with them as they are; otherwise they finish their epoch and end."""
     retention_epochs_min: int = Field(default=200, ge=10)
     """Epochs kept even if nobody needs them: for `lockstep ledger` and for looking back."""
     compact_sinks: bool = True

@@ -1,4 +1,4 @@
-"""A real spare: a replica whose JVM is killed is back from it, and a killed supervisor leaves none behind."""
+"""A real spare: a replica whose JVM is killed is back from it, and a killed agent leaves none behind."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from lockstep.connect.reading import Reader
 from lockstep.control.overview import spares
 from lockstep.observe.promises import once, order
 from lockstep.runtime.phases import KIND
+from lockstep.store.home import job_folder
 from tests.chaos.jobs import PATIENCE_S, PATIENT, append
 
 COUNTS = """
@@ -63,7 +64,7 @@ def totals() -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.timeout(1200)
-def test_a_replica_whose_jvm_is_killed_is_back_from_a_spare_and_a_killed_supervisor_leaves_none(run: JobRun) -> None:
+def test_a_replica_whose_jvm_is_killed_is_back_from_a_spare_and_a_killed_agent_leaves_none(run: JobRun) -> None:
     # Booting or ready: on a busy machine it takes its time, and a replica that has died does not wait for it.
     run.wait_until(lambda: bool(spares(run.store)), PATIENCE_S, "a spare to be booted")
     taken = spares(run.store)[0]["pid"]
@@ -81,6 +82,9 @@ def test_a_replica_whose_jvm_is_killed_is_back_from_a_spare_and_a_killed_supervi
     run.wait_until(lambda: bool(spares(run.store)), PATIENCE_S, "the next spare to be booted")
     family = psutil.Process(run.pid).children(recursive=True)
     assert {taken, spares(run.store)[0]["pid"]} <= {one.pid for one in family}
-    os.kill(run.pid, signal.SIGKILL)
-    _, alive = psutil.wait_procs(family, timeout=PATIENCE_S)
-    assert alive == [], "replica and spare notice that their supervisor is gone, and end with all their children"
+    agent = int((job_folder(run.store_folder, "counts") / "agent.pid").read_text())
+    # Whoever would start another agent is stopped meanwhile.
+    os.kill(run.pid, signal.SIGSTOP)
+    os.kill(agent, signal.SIGKILL)
+    _, alive = psutil.wait_procs([one for one in family if one.pid != agent], timeout=PATIENCE_S)
+    assert alive == [], "replica and spare notice that their agent is gone, and end with all their children"

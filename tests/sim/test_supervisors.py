@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from lockstep.sim.one_seed import run_seed
-from lockstep.sim.planted_bugs import TAKEN_OVER
+from lockstep.sim.planted_bugs import LEFT_ALONE, TAKEN_OVER
 from lockstep.sim.scenario import Scenario
 from lockstep.sim.world import World
 
 
 def of_first(world: World) -> set[int]:
     """The processes that the first supervisor started."""
-    return {child.pid for child in world.supervisors[0].children}
+    return {child.pid for child in world.supervisors[0].started}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -22,9 +22,8 @@ def test_a_second_supervisor_takes_over_and_the_first_steps_down(seed: int) -> N
     world = run_seed(seed, TAKEN_OVER)
     assert len(world.supervisors) == 2
     assert world.history.told["supervisor gives up: LS0610"] == 1
-    replaced = [one for one in world.processes if one.pid not in of_first(world)]
-    # Whoever wakes in the midst of a look may still end what it saw before; at the next look it knows better.
-    assert len(replaced) <= 2 * world.scenario.replicas
+    assert {one.pid for one in world.processes} == of_first(world), "no replica is started anew, by neither of them"
+    assert world.history.told["supervisor adopts a replica"] == world.scenario.replicas
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -35,11 +34,13 @@ def test_a_lock_keeps_the_second_supervisor_out_and_the_first_goes_on(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_replicas_end_by_themselves_when_their_supervisor_is_gone(seed: int) -> None:
-    world = run_seed(seed, Scenario(supervisor_killed_s=(4.0,)))
+def test_replicas_go_on_when_their_supervisor_is_killed_and_the_next_one_adopts_them(seed: int) -> None:
+    world = run_seed(seed, LEFT_ALONE)
     assert len(world.supervisors) == 2
-    first = [one for one in world.processes if one.pid in of_first(world)]
-    assert all(one.exit_code() is not None for one in first)
+    assert {one.pid for one in world.processes} == of_first(world), "nothing is started anew"
+    adopted = [replica for _, _, kind, replica, _ in world.store.events() if kind == "replica-adopted"]
+    assert adopted == ["r0", "r1"]
+    assert all(one.incarnation == 1 for one in world.store.progress())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -19,8 +19,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from lockstep.agent.processes import kill_tree
 from lockstep.bench.stopping import Stop
-from lockstep.control.processes import kill_tree
 
 WORK = Path("work")
 TASK_MANAGERS = ("tm-0", "tm-1")

@@ -17,10 +17,10 @@ import pyarrow as pa
 from benchmarks.engines.catalogue import workload as workload_named
 from benchmarks.engines.contract import Input
 from benchmarks.engines.input import INPUT
+from lockstep.agent.processes import kill_tree
 from lockstep.bench.stopping import Stop
 from lockstep.config import STORE_FOLDER
 from lockstep.connect.formats import json_lines_table
-from lockstep.control.processes import kill_tree
 from lockstep.plan.schema import parse_schema
 from lockstep.store.journal import SqliteJournal, open_journal
 from lockstep.store.types import arrow_schema

@@ -33,7 +33,7 @@ from lockstep.bench.workspace import Say
 from lockstep.clock import wall_us
 from lockstep.connect.reading import Reader
 from lockstep.control.children import pass_by
-from lockstep.runtime.spark.environment import process_environment
+from lockstep.runtime.process_environment import process_environment
 from lockstep.runtime.spec import replica_folder
 
 RATE = 2000.0

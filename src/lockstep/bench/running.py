@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from lockstep.agent.processes import kill_tree
 from lockstep.bench.children import Child
 from lockstep.clock import wall_us
 from lockstep.config import CONFIG_FILE, STORE_FOLDER
-from lockstep.control.processes import kill_tree
 from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Holder, Progress, Store
 
@@ -32,6 +32,8 @@ class Run:
     settings: Mapping[str, str] | None = None
     store: str = ""
     """The address of its store; empty: embedded, in its folder."""
+    arguments: Sequence[str] = ()
+    """More words for `lockstep run`."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class JobRun(Child):
             arguments += ["--set", f"{key}={value}"]
         if run.store:
             (folder / CONFIG_FILE).write_text(f'store = "{run.store}"\n', encoding="utf-8")
+        arguments += run.arguments
         self.store: Store = open_store(run.store or address_in(self.store_folder), run.job)
         super().__init__("`lockstep run`", arguments, folder / "run.log", folder)
 

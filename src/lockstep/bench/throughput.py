@@ -25,7 +25,7 @@ from lockstep.bench.statistics import Row, median, spread
 from lockstep.bench.workspace import Say
 from lockstep.clock import US_PER_S
 from lockstep.connect.reading import Reader, read
-from lockstep.runtime.spark.environment import process_environment
+from lockstep.runtime.process_environment import process_environment
 
 MASTER = "local[2]"
 FILES_PER_BATCH = 2

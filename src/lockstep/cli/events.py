@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "replica-started": "started ({text})",
+    "replica-adopted": "adopted ({text})",
+    "replica-not-adopted": "not adopted: {text}",
     "replica-ended": "ended ({text})",
     "replica-killed": "killed: {text}",
     "replica-failed": "failed: {text}",
@@ -27,6 +29,7 @@ _BAD = frozenset(
         "replica-failed",
         "replica-killed",
         "replica-given-up",
+        "agent-lost",
         "divergence",
         "quarantined",
         "sealing-failed",

@@ -59,6 +59,13 @@ def run(
             help="Process all the input there is, bring event time to its end (every window closes), and end.",
         ),
     ] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="Supervise the job from here, whoever does now: its replicas go on, the other `lockstep run` ends.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -86,7 +93,7 @@ def run(
     project = project_of(context).folder
     try:
         overrides = _run_overrides(replicas, settings) | ({"until_done": True} if until_done else {})
-        prepared = _prepared(job, project, overrides, _spark_overrides(master, spark_conf))
+        prepared = _prepared(job, project, overrides, _spark_overrides(master, spark_conf), take_over=take_over)
     except LockstepError as error:
         show_error(error)
         raise typer.Exit(EXIT_REFUSED) from None
@@ -103,7 +110,9 @@ def _spark_overrides(master: str | None, spark_conf: list[str] | None) -> dict[s
     return conf if master is None else {**conf, "master": master}
 
 
-def _prepared(job: str, project: Path, run_overrides: dict[str, Any], spark_overrides: dict[str, Any]) -> PreparedRun:
+def _prepared(
+    job: str, project: Path, run_overrides: dict[str, Any], spark_overrides: dict[str, Any], *, take_over: bool
+) -> PreparedRun:
     from lockstep.api.loading import load_job
 
     loaded = load_job(job)
@@ -111,7 +120,7 @@ def _prepared(job: str, project: Path, run_overrides: dict[str, Any], spark_over
     loaded.job.graph()
     from lockstep.control import prepare_run
 
-    return prepare_run(loaded, project, run_overrides, spark_overrides)
+    return prepare_run(loaded, project, run_overrides, spark_overrides, replace_supervisor=take_over)
 
 
 class Display(Protocol):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
-from lockstep.control.processes import kill_tree
+from lockstep.agent.processes import kill_tree
 from lockstep.errors import RunError
 
 STOP_TIMEOUT_S = 45.0

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from lockstep.agent.leftovers import end_blocker, lock_holder
 from lockstep.api.loading import LoadedJob, save_code
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
@@ -24,13 +25,14 @@ from lockstep.connect.sinks.delta_tidying import DeltaTidier
 from lockstep.connect.sources.stage import StageTrimmer
 from lockstep.connect.specs import DeltaSink, FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
+from lockstep.control.agents import AgentProcesses
 from lockstep.control.compacting import Compactor
+from lockstep.control.job_agent import Found, JobAgent, sorted_out
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
-from lockstep.control.processes import LeftoverProcesses, lock_holder
-from lockstep.control.spare_processes import MachineProcesses
-from lockstep.control.spares import Spares
-from lockstep.control.supervisor import Supervisor, Surroundings, replica_names
-from lockstep.control.taking_over import LEASE, LEASE_S, sweep, take_over
+from lockstep.control.spares import Shape, Spares
+from lockstep.control.supervisor import Supervisor, replica_names
+from lockstep.control.surroundings import Surroundings
+from lockstep.control.taking_over import LEASE, LEASE_S, retire, sweep, take_over
 from lockstep.errors import RunError
 from lockstep.machine import find_java
 from lockstep.plan.fingerprints import differences
@@ -39,7 +41,7 @@ from lockstep.plan.joins import TableJoin
 from lockstep.plan.loops import loop_journal
 from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.spark.environment import refused_settings
-from lockstep.runtime.spec import ReplicaSpec, replica_folder
+from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.runtime.state.recovery import VERSION, VERSION_FROM
@@ -60,6 +62,7 @@ class PreparedRun:
     store: Store
     supervisor: Supervisor
     compactor: Compactor
+    agent: JobAgent
     lock: IO[str]
 
 
@@ -68,8 +71,10 @@ def prepare_run(
     project: Path,
     run_overrides: Mapping[str, Any] | None = None,
     spark_overrides: Mapping[str, Any] | None = None,
+    *,
+    replace_supervisor: bool = False,
 ) -> PreparedRun:
-    """Refuse what cannot work before anything runs; take the job's lease."""
+    """Refuse what cannot work before anything runs; take the job's lease, from whoever has it if that is wanted."""
     graph = loaded.job.graph()
     settings = load_settings(project, graph.options, run_overrides, spark_overrides)
     refuse_pinned(settings)
@@ -79,25 +84,35 @@ def prepare_run(
     store = open_store(address, graph.name)
     shared = lock_file(address, graph.name) is None
     identity = f"{os.getpid()}@{socket.gethostname()}" if shared else str(os.getpid())
-    lock = _locked(folder, store, graph.name)
+    lock = _locked(folder, store, graph.name, replace=replace_supervisor)
+    agent: JobAgent | None = None
     try:
         if shared:
-            _only_here(store, identity, graph.name)
-        # Before anything is written: who was left behind may hold the store's lock.
-        left = LeftoverProcesses(partial(replica_folder, folder, graph.name), lock_file(address, graph.name))
-        run(take_over(store, identity, left))
-        supervisor = _ready(loaded, graph, settings, store, project, identity)
+            _only_here(store, identity, graph.name, replace=replace_supervisor)
+        here = job_folder(folder, graph.name)
+        term = run(take_over(store, identity, partial(end_blocker, lock_file(address, graph.name), here)))
+        agent = JobAgent(graph.name, here, project.resolve(), settings.run, term)
+        supervisor = _ready(loaded, graph, settings, store, project, identity, agent)
     except BaseException:
+        if agent is not None:
+            agent.leave()
         store.release(LEASE, identity)
         lock.close()
         raise
     folders = [project / step.spec.path for step in graph.sinks if isinstance(step.spec, FilesSink)]
     tables = [DeltaTidier(step.spec, project) for step in graph.sinks if isinstance(step.spec, DeltaSink)]
-    return PreparedRun(graph, settings, store, supervisor, Compactor(folders, settings.run, store, tables), lock)
+    compactor = Compactor(folders, settings.run, store, tables)
+    return PreparedRun(graph, settings, store, supervisor, compactor, agent, lock)
 
 
 def _ready(
-    loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, project: Path, identity: str
+    loaded: LoadedJob,
+    graph: Graph,
+    settings: Settings,
+    store: Store,
+    project: Path,
+    identity: str,
+    agent: JobAgent,
 ) -> Supervisor:
     """Bring the job's folder into order and make its supervisor."""
     folder = (project / STORE_FOLDER).resolve()
@@ -106,11 +121,6 @@ def _ready(
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, job_folder(folder, graph.name) / TABLES)
     code_hash = copies.with_code(loaded.code_hash)
-    note_version(store, folder, graph.name, graph.version(code_hash), len(graph.stages))
-    _forget_removed(store, settings)
-    store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
-    store.set_fact(SOURCES, sources_text((source.id, source.spec) for source in graph.sources))
-    store.set_fact(RUN_BEGAN, str(wall_us()))
     job_file = save_code(loaded, job_folder(folder, graph.name) / "code" / loaded.code_hash[:16])
     template = ReplicaSpec(
         project=str(project.resolve()),
@@ -123,25 +133,48 @@ def _ready(
         seed="auto",
         settings=settings.model_dump(mode="json"),
     )
-    return _supervisor(graph, settings, store, template, identity)
+    found = sorted_out(agent.listed(), template.likeness, replica_names(settings.run.replicas))
+    agent.end_others(found.others, store)
+    run(retire(store, found.replicas))
+    note_version(store, folder, graph.name, graph.version(code_hash), len(graph.stages))
+    _forget_removed(store, settings)
+    store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
+    store.set_fact(SOURCES, sources_text((source.id, source.spec) for source in graph.sources))
+    store.set_fact(RUN_BEGAN, str(wall_us()))
+    return _supervisor(graph, settings, store, template, identity, agent, found)
 
 
-def _supervisor(graph: Graph, settings: Settings, store: Store, template: ReplicaSpec, identity: str) -> Supervisor:
+def _supervisor(
+    graph: Graph,
+    settings: Settings,
+    store: Store,
+    template: ReplicaSpec,
+    identity: str,
+    agent: JobAgent,
+    found: Found,
+) -> Supervisor:
     place = Place(Path(template.project), Path(template.home), template.job, address=template.address)
     sources: dict[str, SourceSide] = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
     inside = [*(boundary.name for boundary in graph.boundaries), *(loop_journal(head) for head in graph.loops)]
     sources |= {name: StageTrimmer(name, place) for name in inside}
     ends = [*graph.sinks, *(boundary.sink for boundary in graph.boundaries)]
     sinks = {step.id: sink_side(step.spec, step.id, place, step.given) for step in ends}
-    run(sweep(store, sinks.values()))
+    run(sweep(store, sinks.values(), found.replicas))
     for side in sources.values():
         # A source that others read too learns here, before the first epoch, that this job will read it.
         side.start()
-    machine = MachineProcesses(template, settings)
-    spares = Spares(store, template, settings, replica_names(settings.run.replicas), machine)
-    holder = partial(lock_holder, lock_file(place.store, place.job))
-    around = Surroundings(start=spares, reserve=spares, lock_holder=holder)
-    return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around)
+    processes = AgentProcesses(agent.client, settings, agent.start)
+    adopted = {name: processes.adopt(one) for name, one in found.replicas.items()}
+    spares = Spares(store, template, settings, replica_names(settings.run.replicas), processes)
+    spares.adopt(adopted, [(processes.adopt(one), Shape.from_json(one.shape)) for one in found.spares])
+    around = Surroundings(
+        start=spares,
+        adopted=adopted,
+        look=processes.look,
+        reserve=spares,
+        lock_holder=partial(lock_holder, lock_file(place.store, place.job)),
+    )
+    return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around=around)
 
 
 def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
@@ -158,6 +191,8 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
         prepared.compactor.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
+        if not supervisor.replaced:
+            prepared.agent.end()
         prepared.lock.close()
     if supervisor.failure is not None:
         raise supervisor.failure
@@ -175,11 +210,17 @@ def refuse_pinned(settings: Settings) -> None:
             )
 
 
-def _locked(folder: Path, store: Store, job: str) -> IO[str]:
-    """Hold the job for as long as this process lives, also while it is suspended and its lease expires."""
+def _locked(folder: Path, store: Store, job: str, *, replace: bool) -> IO[str]:
+    """Hold the job for as long as this process lives, also while it is suspended and its lease expires.
+
+    Whoever replaces another one locks a new file: the other keeps a lock that nobody asks for any more.
+    """
     own = job_folder(folder, job)
     own.mkdir(parents=True, exist_ok=True)
-    handle = (own / "supervisor.lock").open("w", encoding="utf-8")
+    path = own / "supervisor.lock"
+    if replace:
+        path.unlink(missing_ok=True)
+    handle = path.open("w", encoding="utf-8")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -188,11 +229,13 @@ def _locked(folder: Path, store: Store, job: str) -> IO[str]:
     return handle
 
 
-def _only_here(store: Store, identity: str, job: str) -> None:
+def _only_here(store: Store, identity: str, job: str, *, replace: bool) -> None:
     """Hold the job among all hosts: a lock on a file tells nothing about those that have another disk.
 
     A supervisor that was killed holds its lease until its session has ended.
     """
+    if replace and (holder := store.holder(LEASE)) is not None:
+        store.release(LEASE, holder)
     deadline_s = time.monotonic() + LEASE_S
     while not store.acquire(LEASE, identity, LEASE_S):
         if time.monotonic() > deadline_s:
@@ -205,7 +248,8 @@ def _runs_already(store: Store, fact: str) -> RunError:
         "LS0610",
         fact,
         why=f"process {store.holder(LEASE) or '(unknown)'} supervises it.",
-        hint="stop it first (Ctrl-C there), or look at it with `lockstep status`.",
+        hint="stop it first (Ctrl-C there), look at it with `lockstep status`, or supervise the job from here, "
+        "without a pause, with --take-over.",
     )
 
 

@@ -3,7 +3,7 @@
 A spare boots in the processor's idle time while all is calm, warms up, and waits. Whoever starts a replica takes one
 that fits, and the next one is ordered when all is calm again. One process boots at a time: a replica that is needed, or
 else a spare. The decisions are pure functions; :class:`Spares` acts on them, in production and in the simulator:
-what a process is, :class:`Processes` knows (``spare_processes.py``, ``sim/child_processes.py``).
+what a process is, :class:`Processes` knows (``agents.py``, ``sim/child_processes.py``).
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
+from lockstep.agent.client import AgentSilent
 from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import Settings
 from lockstep.control.overview import SPARES
-from lockstep.control.supervisor import Process
+from lockstep.control.surroundings import Process
 from lockstep.errors import StoreError
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.spec import ReplicaSpec
@@ -59,6 +61,20 @@ class Shape:
     spark: Mapping[str, Any]
     environment: Mapping[str, str]
     prefix: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is noted beside a spare.
+
+        >>> shape = Shape({"master": "local[1]"}, {}, ("ip", "netns"))
+        >>> Shape.from_json(json.loads(json.dumps(shape.to_json()))) == shape
+        True
+        """
+        return asdict(self)
+
+    @staticmethod
+    def from_json(noted: Mapping[str, Any]) -> Shape:
+        """As it was noted."""
+        return Shape(noted["spark"], noted["environment"], tuple(noted["prefix"]))
 
 
 @dataclass(frozen=True)
@@ -153,37 +169,27 @@ class Spare(Process, Protocol):
         """Tell it which replica it is; whether it was there to listen."""
 
 
-AnyProcess = TypeVar("AnyProcess", bound=Process)
-AnySpare = TypeVar("AnySpare", bound=Spare)
-
-
-class Processes(Protocol[AnyProcess, AnySpare]):
+class Processes(Protocol):
     """How processes come to be: on this machine, or in a simulation. A spare is a process too."""
 
     def shape(self, replica: str) -> Shape:
         """What the process of a replica is started with."""
 
-    def replica(self, spec: ReplicaSpec, *, gently: bool) -> AnyProcess:
+    def replica(self, spec: ReplicaSpec, *, gently: bool) -> Process:
         """A new process for a replica."""
 
-    def spare(self, spec: ReplicaSpec, number: int) -> AnySpare:
+    def spare(self, spec: ReplicaSpec, shape: Shape) -> Spare:
         """A new spare, of the shape of this replica."""
-
-    def watch(self, process: AnyProcess | AnySpare) -> None:
-        """See to it that a process does not starve while it boots."""
-
-    def tend(self) -> None:
-        """Look at those that boot."""
 
     def memory_free_bytes(self) -> int:
         """What could be had now."""
 
 
 @dataclass(frozen=True)
-class Waiting(Generic[AnySpare]):
+class Waiting:
     """A spare that boots or waits to be needed."""
 
-    spare: AnySpare
+    spare: Spare
     shape: Shape
     ordered_s: float
 
@@ -193,7 +199,7 @@ class Waiting(Generic[AnySpare]):
         return not self.spare.is_ready and self.spare.exit_code() is None
 
 
-class Spares(Generic[AnyProcess, AnySpare]):
+class Spares:
     """Starts replicas, from a spare where one fits; sees to it that there are spares."""
 
     def __init__(
@@ -202,7 +208,7 @@ class Spares(Generic[AnyProcess, AnySpare]):
         template: ReplicaSpec,
         settings: Settings,
         names: Sequence[str],
-        processes: Processes[AnyProcess, AnySpare],
+        processes: Processes,
         elapsed_s: Callable[[], float] = time.monotonic,
         now_us: Clock = wall_us,
         times: Times = TIMES,
@@ -216,13 +222,18 @@ class Spares(Generic[AnyProcess, AnySpare]):
         self._settings = settings
         self._names = tuple(names)
         self._started: dict[str, Process] = {}
-        self._waiting: list[Waiting[AnySpare]] = []
+        self._waiting: list[Waiting] = []
         self._told: dict[int, bool] = {}
         self._ordered = 0
         self._failures = 0
         self._failed_s = 0.0
         self._next_look_s = 0.0
         self._calm_since_s: float | None = None
+
+    def adopt(self, started: Mapping[str, Process], waiting: Sequence[tuple[Spare, Shape]]) -> None:
+        """Go on with the replicas and the spares that run already."""
+        self._started |= started
+        self._waiting += [Waiting(spare, shape, self._elapsed_s()) for spare, shape in waiting]
 
     def __call__(self, spec: ReplicaSpec, *, gently: bool) -> Process:
         """Start a replica."""
@@ -233,11 +244,9 @@ class Spares(Generic[AnyProcess, AnySpare]):
             self._take(one).kill()
         process = started or self._processes.replica(spec, gently=gently)
         self._started[spec.replica] = process
-        if gently:
-            self._processes.watch(process)
         return process
 
-    def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> AnySpare | None:
+    def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> Spare | None:
         shape = self._processes.shape(spec.replica)
         # One that still boots is further than a new process would be.
         for one in sorted(self._waiting, key=lambda one: not one.spare.is_ready):
@@ -248,12 +257,12 @@ class Spares(Generic[AnyProcess, AnySpare]):
                 return spare
         return None
 
-    def _take(self, one: Waiting[AnySpare]) -> AnySpare:
+    def _take(self, one: Waiting) -> Spare:
         """From now on it is not one of those that wait."""
         self._waiting.remove(one)
         return one.spare
 
-    def _handed_over(self, spare: AnySpare, spec: ReplicaSpec, *, gently: bool) -> bool:
+    def _handed_over(self, spare: Spare, spec: ReplicaSpec, *, gently: bool) -> bool:
         taken = False
         try:
             taken = spare.become(spec, gently=gently)
@@ -264,21 +273,22 @@ class Spares(Generic[AnyProcess, AnySpare]):
 
     def tend(self) -> None:
         """Look after the spares and those on their way; called several times a second."""
-        self._processes.tend()
         now_s = self._elapsed_s()
         if now_s < self._next_look_s:
             return
         self._next_look_s = now_s + self._times.look_interval_s
         try:
             self._look(now_s)
-        except (StoreError, OSError):
-            # A spare saves seconds; trouble with the store or the disk is told by those who need them.
+        except (StoreError, AgentSilent, OSError):
+            # A spare saves seconds; trouble with store, agent or disk is told by those who need them.
             self._next_look_s = now_s + self._times.trouble_pause_s
 
     def close(self) -> None:
         """End all spares. Those that have become replicas are the supervisor's."""
         for one in list(self._waiting):
-            self._take(one).kill()
+            # An agent that does not hear it ends them itself, as nobody talks to it any more.
+            with suppress(AgentSilent):
+                self._take(one).kill()
 
     def _look(self, now_s: float) -> None:
         for one in list(self._waiting):
@@ -299,7 +309,7 @@ class Spares(Generic[AnyProcess, AnySpare]):
         living = {name: process.pid for name, process in self._started.items() if process.exit_code() is None}
         return is_calm(self._store.progress(), living, self._now_us())
 
-    def _drop(self, one: Waiting[AnySpare], why: str, now_s: float) -> None:
+    def _drop(self, one: Waiting, why: str, now_s: float) -> None:
         spare = self._take(one)
         self._failures, self._failed_s = self._failures + 1, now_s
         told = f"pid {spare.pid}, {why}: {spare.last_words}"
@@ -334,6 +344,5 @@ class Spares(Generic[AnyProcess, AnySpare]):
         shapes = {name: self._processes.shape(name) for name in self._names}
         replica = replica_to_shape(shapes, self._ordered)
         self._ordered += 1
-        spare = self._processes.spare(replace(self._template, replica=replica), self._ordered)
+        spare = self._processes.spare(replace(self._template, replica=replica), shapes[replica])
         self._waiting.append(Waiting(spare, shapes[replica], now_s))
-        self._processes.watch(spare)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
-from lockstep.clock import US_PER_S, wall_us
+from lockstep.agent.client import AgentSilent
+from lockstep.clock import US_PER_S
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control.judging import Judgement, judge
-from lockstep.control.processes import LockHolder, ReplicaProcess
 from lockstep.control.retention import floor_epoch, forget
 from lockstep.control.state_comparison import disagreements, fresh_replicas
 from lockstep.control.supervision import (
@@ -33,6 +30,7 @@ from lockstep.control.supervision import (
     is_booting,
     pass_by,
 )
+from lockstep.control.surroundings import Process, Surroundings
 from lockstep.control.taking_over import LEASE, LEASE_S
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
@@ -53,64 +51,9 @@ PROCESSOR_LOOK_S = 5.0
 BUSY_SHARE = 0.1
 """Of a core: a replica that waits uses less (measured), one that computes gets more even on a busy machine."""
 LOCKED = "LS0413"
-_PASSING = ("LS0404", LOCKED, "LS0421")
-
-
-class Process(Protocol):
-    """A started replica, as far as its supervisor is concerned."""
-
-    @property
-    def gentle(self) -> bool:
-        """Whether it has less than a full share of the processor."""
-
-    @property
-    def pid(self) -> int:
-        """What the replica reports as its process id."""
-
-    def exit_code(self) -> int | None:
-        """How it ended, None while it runs."""
-
-    def cpu_s(self) -> float:
-        """The processor time that it and all below it have used."""
-
-    def full_speed(self) -> None:
-        """Give it its full share: it has caught up."""
-
-    def drain(self) -> None:
-        """Ask it to finish the epoch under way and end."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-
-class Starter(Protocol):
-    """How a replica becomes a process."""
-
-    def __call__(self, spec: ReplicaSpec, *, gently: bool) -> Process:
-        """Start it."""
-
-
-class Reserve(Protocol):
-    """Who keeps spares beside the replicas."""
-
-    def tend(self) -> None:
-        """Look after them; called several times a second."""
-
-    def close(self) -> None:
-        """End all that have become no replica."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """The clocks and processes around a supervisor: the machine's, or those of a simulation."""
-
-    now_us: Callable[[], int] = wall_us
-    elapsed_s: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    start: Starter = ReplicaProcess
-    reserve: Reserve | None = None
-    lock_holder: Callable[[], LockHolder | None] = lambda: None
-    """Who holds the store's write lock now, as it is seen from outside."""
+REPLACED = "LS0610"
+SILENT = "LS0680"
+_PASSING = ("LS0404", LOCKED, "LS0421", SILENT)
 
 
 @dataclass
@@ -122,6 +65,7 @@ class Slot:
     started_us: int = 0
     ended_us: int = 0
     exit_code: int | None = None
+    error: str = ""
     restarts_us: list[int] = field(default_factory=list)
     starts: int = 0
     given_up: bool = False
@@ -146,9 +90,10 @@ class Supervisor:
         sinks: Mapping[str, SinkSide],
         identity: str,
         time_steps: tuple[TimeStep, ...] = (),
-        around: Surroundings | None = None,
+        *,
+        around: Surroundings,
     ) -> None:
-        self._around = around or Surroundings()
+        self._around = around
         self._store = store
         self._template = template
         self._settings = settings
@@ -160,7 +105,6 @@ class Supervisor:
         self._next_renewal = 0.0
         self._trouble_since_s: float | None = None
         self._began_us = self._around.now_us() - round(self._around.elapsed_s() * US_PER_S)
-        self._replaced = False
         self._last_seen = LastSeen()
         self._objected_s: dict[Divergence, float] = {}
         self._next_comparison_s = 0.0
@@ -174,6 +118,10 @@ class Supervisor:
         self.slots = {name: Slot(name) for name in replica_names(settings.run.replicas)}
         self.failure: LockstepError | None = None
         self.done = False
+        self.replaced = False
+        """Whether another one has taken over."""
+        for name, process in around.adopted.items():
+            self._adopt(self.slots[name], process)
 
     def stop(self) -> None:
         """Stop after the epoch under way; called a second time, at once.
@@ -198,9 +146,14 @@ class Supervisor:
                 yield Step(TELL, on_tick, patience_s)
                 yield Pause(TICK_S)
             yield from self._drain(on_tick)
+        except RunError as error:
+            self.replaced = error.code == REPLACED
+            raise
         finally:
-            self._end_reserve()
-            self._kill_all()
+            # Whoever has taken over has all processes now.
+            if not self.replaced:
+                self._end_reserve()
+                self._kill_all()
 
     def _tend_reserve(self) -> None:
         """While the store answers: a spare is not worth that whoever holds its lock is seen later."""
@@ -222,7 +175,7 @@ class Supervisor:
         try:
             act()
             self._trouble_since_s = self._waits_since_us = None
-        except StoreError as error:
+        except (StoreError, AgentSilent) as error:
             now_s = self._around.elapsed_s()
             if error.code == LOCKED:
                 self._waits_since_us = self._waits_since_us or began_us
@@ -235,15 +188,23 @@ class Supervisor:
         if self._around.elapsed_s() >= self._next_renewal:
             self._next_renewal = self._around.elapsed_s() + LEASE_S / 4
             if not self._store.acquire(LEASE, self._identity, LEASE_S):
-                self._replaced = True
                 raise RunError(
-                    "LS0610",
+                    REPLACED,
                     f'job "{self._template.job}" is supervised by another process now',
                     why="this one did nothing for so long that its lease was taken over.",
                     hint="nothing to do: the other one goes on. See `lockstep status`.",
                 )
 
+    def _look(self) -> None:
+        if told := self._around.look():
+            self._owe_event("agent-lost", told, "")
+
+    def _adopt(self, slot: Slot, process: Process) -> None:
+        slot.process, slot.starts, slot.started_us = process, 1, self._steady_us()
+        self._owe_event("replica-adopted", f"pid {process.pid}, which runs since an earlier start", slot.name)
+
     def _tick(self) -> None:
+        self._look()
         if self._pass_by():
             return
         for slot in self.slots.values():
@@ -345,6 +306,7 @@ class Supervisor:
     def _ended(self, slot: Slot, code: int) -> None:
         """A process is gone: clear up after it, and take it out of everyone's reckoning."""
         assert slot.process is not None
+        slot.error = slot.process.error()
         slot.process.kill()
         pid, slot.process = slot.process.pid, None
         # Whatever it ended with: its own checkpoint is what it was outvoted about.
@@ -384,7 +346,7 @@ class Supervisor:
                 slot.given_up = True
                 self._owe_event("replica-given-up", reason, slot.name)
             case StopJob(reason=reason):
-                self._fail(self._failure_of(slot) or RunError("LS0602", f"{slot.name} cannot go on", why=reason))
+                self._fail(from_wire(slot.error) or RunError("LS0602", f"{slot.name} cannot go on", why=reason))
 
     def _fail(self, error: LockstepError) -> None:
         """Stop gracefully for a reason; the first reason counts."""
@@ -416,13 +378,6 @@ class Supervisor:
             process.kill()
             self._owed.append(partial(self._store.retire, replica))
             self._owe_event(kind, reason, replica)
-
-    def _failure_of(self, slot: Slot) -> LockstepError | None:
-        path = replace(self._template, replica=slot.name).folder / "error.json"
-        try:
-            return from_wire(json.loads(path.read_text(encoding="utf-8"))["error"])
-        except (OSError, ValueError, KeyError):
-            return None  # it left no word, or the disk had no room for it
 
     def _incarnations(self, progress: Mapping[str, Progress]) -> dict[str, int]:
         """The replicas that run; not those that were outvoted, or wait to be judged about their output."""
@@ -510,10 +465,11 @@ class Supervisor:
         running = [slot for slot in self.slots.values() if slot.process is not None]
         for slot in running:
             assert slot.process is not None
-            slot.process.drain()
+            self._despite_trouble(slot.process.drain)
         yield Step(TEND, self._end_reserve)
         began_s, run = self._around.elapsed_s(), self._settings.run
         while self._around.elapsed_s() < began_s + run.stop_timeout_s and self.stops < 2:
+            self._despite_trouble(self._look)
             if all(slot.process is None or slot.process.exit_code() is not None for slot in running):
                 return
             self._pass_by()
@@ -536,10 +492,9 @@ class Supervisor:
         running = [(slot, slot.process) for slot in self.slots.values() if slot.process is not None]
         codes = [process.exit_code() for _, process in running]
         for _, process in running:
-            process.kill()
-        if self._replaced:
-            # What the store says of these replicas is about their successors.
-            return
+            # An agent that does not hear this ends them when nobody talks to it any more.
+            with suppress(AgentSilent):
+                process.kill()
         # Only now is the store told: whatever goes wrong there, no process is left behind, and there is time to wait.
         for (slot, _), code in zip(running, codes, strict=True):
             self._ended(slot, -signal.SIGKILL if code is None else code)

@@ -26,6 +26,7 @@ _AREAS = (
     "ls05_delta",
     "ls05_kafka",
     "ls06",
+    "ls06_agents",
     "ls06_tools",
     "ls06_transfer",
 )

@@ -239,6 +239,15 @@ def given_once(process: str, replicas: Sequence[str]) -> list[str]:
     return [f"spares: {process} was told to be {' and '.join(replicas)}"] if len(replicas) > 1 else []
 
 
+def one_process(replica: str, running: Sequence[int]) -> list[str]:
+    """A replica is started only if no process is it. Takes the processes that are, by their ids.
+
+    >>> one_process("r0", []), one_process("r0", [7])
+    ([], ['adoption: r0 is started although process 7 is r0'])
+    """
+    return [f"adoption: {replica} is started although process {pid} is {replica}" for pid in running]
+
+
 def time(epoch_times_us: Sequence[tuple[int, int]]) -> list[str]:
     """Epoch time moves on with every epoch, whatever the clocks do. Takes (epoch, epoch time) in order.
 

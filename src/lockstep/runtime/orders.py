@@ -1,4 +1,4 @@
-"""What the supervisor says to a process through the pipe that is its standard input."""
+"""What its agent says to a process through the pipe that is its standard input."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from lockstep.runtime.spec import EXIT_DRAINED
 BE = "be"
 """To a spare: ``be PATH`` makes it the replica whose spec is there."""
 DRAIN = "drain"
+READY = "ready"
+"""A file in a spare's folder: it has booted and is warm."""
 
 
 class Orders(threading.Thread):
-    """Reads the pipe. Its end means that the supervisor is gone: a replica drains then, a spare just ends."""
+    """Reads the pipe. Its end means that the agent is gone: a replica drains then, a spare just ends."""
 
     def __init__(self, *, spare: bool) -> None:
-        super().__init__(name="supervisor-pipe", daemon=True)
+        super().__init__(name="agent-pipe", daemon=True)
         self.drain = threading.Event()
         self.told = threading.Event()
         """Set once this process knows which replica it is."""

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from lockstep.runtime.epoch.source import LockstepSource
-from lockstep.runtime.orders import Orders
+from lockstep.runtime.orders import READY, Orders
 from lockstep.runtime.phases import Phases
 from lockstep.runtime.replica import Ready, compiled, load, others_publish, run_replica, warmed_up
 from lockstep.runtime.spark.boot import booting_pid, outlive_parent
@@ -22,9 +22,6 @@ from lockstep.runtime.spark.environment import open_session
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.opening import open_store
 from lockstep.store.protocols import Store
-
-READY = "ready"
-"""A file in the spare's folder: it has booted and is warm."""
 
 
 def main(arguments: list[str]) -> None:

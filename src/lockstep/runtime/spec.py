@@ -1,17 +1,22 @@
-"""What the supervisor tells a replica's process when it starts it, and what the process answers when it ends."""
+"""What the supervisor tells a replica's process when it starts it, and what the process answers when it ends.
+
+Light on purpose: an agent, which starts the processes, is up as soon as it has loaded this.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from lockstep.config import Settings
-from lockstep.connect.protocols import Place
 from lockstep.credentials import write_private
 from lockstep.store.home import job_folder
-from lockstep.store.opening import address_in
+
+if TYPE_CHECKING:
+    from lockstep.config import Settings
+    from lockstep.connect.protocols import Place
 
 EXIT_DRAINED = 0
 EXIT_FAILED = 1
@@ -58,14 +63,31 @@ class ReplicaSpec:
         return ReplicaSpec(**json.loads(path.read_text(encoding="utf-8")))
 
     @property
+    def likeness(self) -> str:
+        """A fingerprint of all that two replicas of one run have in common: code, settings, places.
+
+        >>> spec = ReplicaSpec("/p", "/p/.lockstep", "job", "job.py", "hash", "r0", "auto", {})
+        >>> spec.likeness == replace(spec, replica="r1", seed="peer").likeness
+        True
+        >>> spec.likeness == replace(spec, code_hash="another").likeness
+        False
+        """
+        common = replace(self, replica="", seed="auto", peers={}, jvm=[], jvm_conf={})
+        return hashlib.sha256(json.dumps(asdict(common), sort_keys=True).encode()).hexdigest()
+
+    @property
     def place(self) -> Place:
         """Where connectors work."""
+        from lockstep.connect.protocols import Place
+
         kept = self.parsed_settings().run.behind_epochs_max
         return Place(Path(self.project), Path(self.home), self.job, kept, self.address)
 
     @property
     def store(self) -> str:
         """The address of the job's store."""
+        from lockstep.store.opening import address_in
+
         return self.address or address_in(Path(self.home))
 
     @property
@@ -80,6 +102,8 @@ class ReplicaSpec:
 
     def parsed_settings(self) -> Settings:
         """The settings as they were validated by the supervisor."""
+        from lockstep.config import Settings
+
         return Settings.model_validate(self.settings)
 
 

@@ -1,10 +1,11 @@
-"""The processes that a simulated supervisor starts, as it holds them: replicas, and spares until they become some."""
+"""The processes of a simulated agent, as its supervisor holds them: replicas, and spares until they become some."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lockstep.control.spares import Shape
+from lockstep.errors import RunError
 from lockstep.observe import promises
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.sim.replica import SimReplica
@@ -17,8 +18,22 @@ _PLENTY_BYTES = 1 << 40
 """Memory is not simulated."""
 
 
+class SimAgent:
+    """Who has the processes, whoever supervises; it obeys the newest supervisor. That it dies is not simulated."""
+
+    def __init__(self) -> None:
+        self._term = 0
+        self.children: list[SimReplica] = []
+
+    def admit(self, term: int) -> None:
+        """As :meth:`lockstep.agent.hosting.HostedJob.admit`."""
+        if term < self._term:
+            raise RunError("LS0610", f"a command of term {term} came, and the agent obeys term {self._term}")
+        self._term = term
+
+
 class Handle:
-    """A child process as its supervisor holds it; what a dead supervisor does with it does not happen."""
+    """A process as its supervisor holds it; what a dead supervisor does with it does not happen."""
 
     def __init__(self, supervisor: SimSupervisor, child: SimReplica) -> None:
         self._supervisor = supervisor
@@ -36,19 +51,28 @@ class Handle:
         """Whoever computes makes an epoch here; nobody is busy without one."""
         return 0.0
 
+    def error(self) -> str:
+        """No simulated job is wrong."""
+        return ""
+
     def full_speed(self) -> None:
         """Niceness is not simulated."""
         self.gentle = False
 
     def drain(self) -> None:
         """Finish the epoch under way and end."""
-        if self._supervisor.alive:
+        if self._may_command():
             self._child.drain()
 
     def kill(self) -> None:
         """End it at once."""
-        if self._supervisor.alive:
+        if self._may_command():
             self._child.kill()
+
+    def _may_command(self) -> bool:
+        if self._supervisor.alive:
+            self._supervisor.world.agent.admit(self._supervisor.term)
+        return self._supervisor.alive
 
 
 class SpareHandle(Handle):
@@ -58,7 +82,7 @@ class SpareHandle(Handle):
 
     def __init__(self, supervisor: SimSupervisor, spare: SimSpare) -> None:
         super().__init__(supervisor, spare)
-        self._spare = spare
+        self._spare = self.child = spare
         self._given_to: list[str] = []
 
     @property
@@ -73,7 +97,7 @@ class SpareHandle(Handle):
 
     def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:  # noqa: ARG002
         """Tell it which replica it is; whether it was there to listen."""
-        if not self._supervisor.alive:
+        if not self._may_command():
             return True
         self._given_to.append(spec.replica)
         self._supervisor.world.history.check(promises.given_once(f"process {self.pid}", self._given_to))
@@ -90,6 +114,20 @@ class SimProcesses:
         self._world = supervisor.world
         self._spares: list[SpareHandle] = []
 
+    def adopted(self) -> tuple[dict[str, Handle], list[tuple[SpareHandle, Shape]]]:
+        """The replicas and the spares that run already."""
+        self._admit()
+        replicas: dict[str, Handle] = {}
+        for child in self._world.agent.children:
+            if not child.alive or child.zombie:
+                continue
+            if isinstance(child, SimSpare) and child.acts_for_nobody:
+                self._spares.append(SpareHandle(self._supervisor, child))
+                continue
+            replicas[child.acts_for] = Handle(self._supervisor, child)
+            self._supervisor.tell("adopts a replica")
+        return replicas, [(one, Shape.from_json(one.child.shape)) for one in self._spares]
+
     def shape(self, replica: str) -> Shape:
         """What the process of a replica is started with."""
         return Shape({"of": replica if replica in self._world.scenario.odd_shapes else "most"}, {}, ())
@@ -97,31 +135,37 @@ class SimProcesses:
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> Handle:
         """A new process for a replica."""
         self._check([f"spare {one.pid}" for one in self._spares if one.is_booting_for_nobody], [spec.replica])
+        self._world.history.check(promises.one_process(spec.replica, [one.pid for one in self._running(spec.replica)]))
         child = self._world.spawn(spec, gently=gently)
-        self._supervisor.children.append(child)
+        self._hold(child)
         return Handle(self._supervisor, child)
 
-    def spare(self, spec: ReplicaSpec, number: int) -> SpareHandle:
+    def spare(self, spec: ReplicaSpec, shape: Shape) -> SpareHandle:
         """A new spare."""
         assert self._supervisor.supervisor is not None
         slots = self._supervisor.supervisor.slots.values()
         awaited = [one.name for one in slots if not isinstance(one.process, Handle) or one.process.is_booting]
-        self._check([f"spare {number}"], awaited)
-        child = self._world.spawn_spare(spec)
-        self._supervisor.children.append(child)
+        self._check([f"a spare for {spec.replica}"], awaited)
+        child = self._world.spawn_spare(spec, shape.to_json())
+        self._hold(child)
         self._spares.append(SpareHandle(self._supervisor, child))
         return self._spares[-1]
 
-    def watch(self, process: Handle) -> None:
-        """Niceness is not simulated."""
+    def _hold(self, child: SimReplica) -> None:
+        self._supervisor.started.append(child)
+        self._world.agent.children.append(child)
 
-    def tend(self) -> None:
-        """Nor is who starves."""
+    def _running(self, replica: str) -> list[SimReplica]:
+        return [one for one in self._world.agent.children if one.acts_for == replica and one.alive and not one.zombie]
 
     def memory_free_bytes(self) -> int:
         """As much as anybody wants."""
         return _PLENTY_BYTES
 
-    def _check(self, booting: list[str], awaited: list[str]) -> None:
+    def _admit(self) -> None:
         self._supervisor.refuse_if_dead()
+        self._world.agent.admit(self._supervisor.term)
+
+    def _check(self, booting: list[str], awaited: list[str]) -> None:
+        self._admit()
         self._world.history.check(promises.spares(booting, awaited))

@@ -35,6 +35,7 @@ class MemoryStore:
         self._divergences: list[Divergence] = []
         self._published: dict[int, Published] = {}
         self._events: list[tuple[int, int, str, str, str]] = []
+        self._facts: dict[str, str] = {}
         self._unsynced: list[Undo] = []
 
     # The ledger.
@@ -207,9 +208,16 @@ class MemoryStore:
         """The lines for people."""
         return self._events[after_id : after_id + limit]
 
-    def fact(self, key: str) -> str | None:  # noqa: ARG002
-        """The job's code never changes here."""
-        return None
+    def fact(self, key: str) -> str | None:
+        """The job's code never changes here: only what was swapped is known."""
+        return self._facts.get(key)
+
+    def swap_fact(self, key: str, before: str | None, after: str) -> bool:
+        """Put ``after`` if the value is still ``before``; on disk at once."""
+        if self._facts.get(key) != before:
+            return False
+        self._facts[key] = after
+        return True
 
     def set_fact(self, key: str, value: str) -> None:
         """What is told of spares nobody reads here."""

@@ -17,7 +17,8 @@ from lockstep.control import spares, supervision
 from lockstep.control import supervisor as supervising
 from lockstep.control.spares import Spares
 from lockstep.control.supervision import Action, Seen
-from lockstep.control.supervisor import Supervisor
+from lockstep.control.supervisor import Slot, Supervisor
+from lockstep.control.surroundings import Process
 from lockstep.control.taking_over import LEASE, LEASE_S
 from lockstep.errors import StoreError
 from lockstep.runtime.decide import pacing, proposing
@@ -28,6 +29,7 @@ from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.state import recovery
 from lockstep.runtime.steps import Step, Steps
 from lockstep.sim.checkpoints import Checkpoint, SimCheckpoints
+from lockstep.sim.child_processes import SimAgent
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.sim.pipeline import SimSink, State, compute
 from lockstep.sim.replica import SimReplica
@@ -87,6 +89,8 @@ QUIET = Scenario(crash_chance=0.03, quiet_s=((3.0, 12.0),))
 DARK = Scenario(faults_s=8.0, blackouts_s=(3.0, 6.0), power_loss=True)
 SET_BACK = Scenario(clock_jumps_s=((3.0, "all", -40.0),), silence_s=((4.0, 11.0),))
 TAKEN_OVER = Scenario(faults_s=16.0, supervisor_hangs_s=((2.0, 11.5),), supervisor_lock=False)
+TAKEN_OVER_AND_CRASHING = replace(TAKEN_OVER, crash_chance=0.01)
+LEFT_ALONE = Scenario(supervisor_killed_s=(4.0,))
 FULL_WHILE_FORGETTING = Scenario(
     # The supervisor forgets every five seconds; a lone replica that loses its checkpoint starts from the first epoch.
     replicas=1,
@@ -236,6 +240,11 @@ def _forget_records_first(store: Store, sources: Mapping[str, SourceSide], floor
 
 def _start_once(seen: Sequence[Seen], head: int, now_us: int, settings: RunSettings) -> list[Action]:
     return [] if any(one.ended_us for one in seen) else supervision.decide(seen, head, now_us, settings)
+
+
+def _adopt_and_forget(supervisor: Supervisor, slot: Slot, process: Process) -> None:
+    """It is noted as adopted, and its place stays empty."""
+    supervisor._owe_event("replica-adopted", f"pid {process.pid}", slot.name)
 
 
 def _renew_blindly(supervisor: Supervisor) -> None:
@@ -403,10 +412,17 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug(
         "lease-ignored",
-        "A supervisor whose lease another one has taken over goes on as if it had it.",
-        "progress",
-        swapped((Supervisor, "_renew", _renew_blindly)),
-        TAKEN_OVER,
+        "A supervisor that another one has replaced goes on as if it had its lease, and the agent obeys both.",
+        "adoption",
+        swapped((Supervisor, "_renew", _renew_blindly), (SimAgent, "admit", lambda agent, term: None)),  # noqa: ARG005
+        TAKEN_OVER_AND_CRASHING,
+    ),
+    Bug(
+        "adopt-twice",
+        "Whoever takes over adopts the replicas that run, and starts them anew as well.",
+        "adoption",
+        swapped((Supervisor, "_adopt", _adopt_and_forget)),
+        LEFT_ALONE,
     ),
     Bug(
         "kill-noted-first",

@@ -24,7 +24,7 @@ AWAKENING_S = 0.2
 
 
 class SimProcess:
-    """One process of a replica. Towards the supervisor it looks like ``control.processes.ReplicaProcess``."""
+    """One process of a replica. Towards the supervisor it looks like ``agent.processes.ReplicaProcess``."""
 
     def __init__(self, world: World, *, gently: bool, pid: int) -> None:
         self.world = world

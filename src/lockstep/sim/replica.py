@@ -120,6 +120,11 @@ class SimReplica(SimProcess):
         self._clock = self.world.clock(spec.replica)
 
     @property
+    def acts_for(self) -> str:
+        """The replica that it is."""
+        return self.name
+
+    @property
     def at(self) -> Standpoint:
         """How far it is."""
         return self.stage_progress.at if self.stage_progress is not None else Standpoint()

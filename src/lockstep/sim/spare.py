@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lockstep.runtime.spec import EXIT_DRAINED, ReplicaSpec
 from lockstep.runtime.steps import Pause, Step, Steps
@@ -21,8 +22,9 @@ _WAIT_S = 0.3
 class SimSpare(SimReplica):
     """A process that acts for nobody until it is told for whom."""
 
-    def __init__(self, world: World, spec: ReplicaSpec, *, pid: int) -> None:
+    def __init__(self, world: World, spec: ReplicaSpec, shape: Mapping[str, Any], *, pid: int) -> None:
         super().__init__(world, replace(spec, replica=SPARE), gently=True, pid=pid)
+        self.shape = shape
         self.is_ready = False
         self.told: ReplicaSpec | None = None
 
@@ -30,6 +32,11 @@ class SimSpare(SimReplica):
     def acts_for_nobody(self) -> bool:
         """Whether nobody would miss it."""
         return self.told is None
+
+    @property
+    def acts_for(self) -> str:
+        """The replica that it is, or was told to be."""
+        return self.told.replica if self.told is not None else ""
 
     def become(self, spec: ReplicaSpec) -> bool:
         """The supervisor's word, which is heard once; whether there was anybody to say it to."""

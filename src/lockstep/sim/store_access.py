@@ -23,6 +23,7 @@ WRITES = (
     "add_observed",
     "add_event",
     "set_fact",
+    "swap_fact",
 )
 READS = (
     *("head", "entry", "floor", "holder", "is_live", "progress"),

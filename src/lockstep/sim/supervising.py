@@ -7,12 +7,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from lockstep.agent.leftovers import LockHolder
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
-from lockstep.control.processes import LockHolder
 from lockstep.control.spares import Spares, Times
-from lockstep.control.supervisor import Supervisor, Surroundings, replica_names
-from lockstep.control.taking_over import sweep, take_over
+from lockstep.control.supervisor import Supervisor, replica_names
+from lockstep.control.surroundings import Surroundings
+from lockstep.control.taking_over import retire, sweep, take_over
 from lockstep.errors import LockstepError, StoreError
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.steps import Pause, Step, Steps
@@ -20,7 +21,7 @@ from lockstep.sim.child_processes import SimProcesses
 from lockstep.sim.replica import SimReplica
 from lockstep.sim.store_access import StoreAt
 from lockstep.store.patience import PATIENCE_S, patience, patience_s
-from lockstep.store.protocols import Progress, Store
+from lockstep.store.protocols import Store
 
 if TYPE_CHECKING:
     from lockstep.sim.world import World
@@ -39,29 +40,6 @@ class Gone(BaseException):
     """Raised inside a supervisor that is dead: nothing it would still do happens."""
 
 
-class SimLeftovers:
-    """The processes that a dead supervisor left, as whoever takes over finds them."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def _left(self, said: Progress) -> list[SimReplica]:
-        return [one for one in self._world.live() if (one.name, one.pid) == (said.replica, said.pid)]
-
-    def is_there(self, said: Progress) -> bool:
-        """Whether the process still runs."""
-        return bool(self._left(said))
-
-    def blocks(self, said: Progress) -> bool:
-        """Whether it is stopped inside a transaction."""
-        return self._world.write_lock.holder in self._left(said)
-
-    def kill(self, said: Progress) -> None:
-        """End it at once."""
-        for process in self._left(said):
-            process.kill()
-
-
 class SimSupervisor:
     """One run, from its start to its end."""
 
@@ -71,7 +49,10 @@ class SimSupervisor:
         self.alive = True
         self.hangs = False
         self.stopping = False
-        self.children: list[SimReplica] = []
+        self.term = 0
+        """None yet: nobody obeys it before it has taken over."""
+        self.started: list[SimReplica] = []
+        """The processes that it started itself."""
         self._strike: tuple[int, Callable[[], None]] | None = None
         self.supervisor: Supervisor | None = None
         """None while it takes over."""
@@ -88,13 +69,16 @@ class SimSupervisor:
         timeline, clock = self.world.timeline, self.world.clock("supervisor")
         settings = Settings(run=self.world.settings)
         template = ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {})
-        yield from take_over(self._store, self.name, SimLeftovers(self.world), lambda: timeline.elapsed_s)
-        yield from sweep(self._store, cast("list[SinkSide]", list(self.world.sinks.values())))
+        self.term = yield from take_over(self._store, self.name, self._end_blocker)
         names = replica_names(self.world.scenario.replicas)
         processes = SimProcesses(self)
+        adopted, waiting = processes.adopted()
+        yield from retire(self._store, adopted)
+        yield from sweep(self._store, cast("list[SinkSide]", list(self.world.sinks.values())), adopted)
         spares = Spares(
             self._store, template, settings, names, processes, lambda: timeline.elapsed_s, clock, SPARE_TIMES
         )
+        spares.adopt(adopted, waiting)
         self.supervisor = Supervisor(
             self._store,
             template,
@@ -107,6 +91,8 @@ class SimSupervisor:
                 elapsed_s=lambda: timeline.elapsed_s,
                 sleep=timeline.pass_by,
                 start=spares,
+                adopted=adopted,
+                look=self._look,
                 reserve=spares,
                 lock_holder=self._lock_holder,
             ),
@@ -130,11 +116,9 @@ class SimSupervisor:
         self._strike = (self.world.draw.randint(1, 8), self.die)
 
     def die(self) -> None:
-        """It is gone: its replicas notice that nobody holds their pipe."""
+        """It is gone; its replicas are the agent's, and go on."""
         self.note("is killed")
         self.alive = False
-        for child in self.children:
-            child.after(self.world.draw.uniform(0.0, 0.3), child.drain)
 
     def note(self, what: str) -> None:
         """A line for the trace."""
@@ -178,6 +162,16 @@ class SimSupervisor:
                 raise StoreError("LS0413", f"{operation}: the store is locked")
             timeline.pass_by(_LOCK_POLL_S)
             self.refuse_if_dead()
+
+    def _look(self) -> str:
+        self.refuse_if_dead()
+        self.world.agent.admit(self.term)
+        return ""
+
+    def _end_blocker(self) -> None:
+        self.refuse_if_dead()
+        if (holder := self.world.write_lock.holder) is not None:
+            holder.kill()
 
     def _lock_holder(self) -> LockHolder | None:
         holder = self.world.write_lock.holder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from lockstep.clock import US_PER_S
@@ -13,6 +14,7 @@ from lockstep.errors import StoreError
 from lockstep.observe import promises
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.sim.checkpoints import Checkpoint
+from lockstep.sim.child_processes import SimAgent
 from lockstep.sim.faults import Faults
 from lockstep.sim.history import History
 from lockstep.sim.memory_store import MemoryStore
@@ -71,6 +73,7 @@ class World:
         """What replicas have copied from a peer and not yet put in place of their own checkpoint; a crash leaves it."""
         self.write_lock = WriteLock()
         self.processes: list[SimReplica] = []
+        self.agent = SimAgent()
         self.supervisors: list[SimSupervisor] = []
         self._stops_s = sorted(scenario.stops_s)
         self._next_supervisor_s = 0.0
@@ -93,7 +96,7 @@ class World:
                 supervisor.close()
         self.history.check([f"stopping: {one.holder} had to be killed" for one in self._last if one.exit_code()])
         left = [one for one in self.processes if isinstance(one, SimSpare) and one.alive and one.acts_for_nobody]
-        self.history.check([f"spares: process {one.pid} outlived its supervisor" for one in left])
+        self.history.check([f"spares: process {one.pid} outlived the job" for one in left])
         self.history.check_all(list(self.sinks.values()), settled_s=SETTLED_S, gap_s_max=GAP_S_MAX)
 
     @property
@@ -122,9 +125,9 @@ class World:
         self.processes.append(process)
         return process
 
-    def spawn_spare(self, spec: ReplicaSpec) -> SimSpare:
+    def spawn_spare(self, spec: ReplicaSpec, shape: Mapping[str, Any]) -> SimSpare:
         """A supervisor orders a spare."""
-        process = SimSpare(self, spec, pid=len(self.processes) + 1)
+        process = SimSpare(self, spec, shape, pid=len(self.processes) + 1)
         process.tell("is ordered")
         self.processes.append(process)
         return process

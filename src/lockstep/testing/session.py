@@ -15,8 +15,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lockstep.config import SparkSettings
+from lockstep.runtime.process_environment import process_environment
 from lockstep.runtime.spark.boot import boot
-from lockstep.runtime.spark.environment import open_session, process_environment
+from lockstep.runtime.spark.environment import open_session
 from lockstep.runtime.spark.launching import jvm_command, jvm_conf
 from lockstep.testing.forked_workers import forked_workers
 

@@ -30,7 +30,7 @@ def test_what_the_issue_asks_for_is_there() -> None:
     assert names >= {
         "kill-driver", "kill-jvm", "kill-workers", "kill-supervisor", "pause-replica", "fill-disk", "delay-store",
         "fail-store", "damage-checkpoint", "delete-last-commit", "add-load", "go-quiet", "feed-late", "feed-malformed",
-        "stop-and-start", "crash-sealed-not-run", "crash-run-no-digest", "crash-digest-not-published",
+        "stop-and-start", "kill-agent", "crash-sealed-not-run", "crash-run-no-digest", "crash-digest-not-published",
         "crash-published-not-committed", "delay-network", "lose-network", "cut-network",
     }  # fmt: skip
 

@@ -14,11 +14,12 @@ import pytest
 from lockstep.cli.plain_lines import JsonLines, PlainLines
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
-from lockstep.control import spare_processes, supervisor
+from lockstep.control import agents, job_agent, supervisor
 from lockstep.errors import FunctionError
 from lockstep.runtime.spec import EXIT_JOB_ERROR, ReplicaSpec
 from lockstep.store.protocols import Entry, Progress, Published
 from lockstep.store.sqlite_store import open_store
+from tests.unit.agent.pretended import PretendedMachine, started
 from tests.unit.cli.conftest import Call, Said
 
 JOB = """
@@ -71,6 +72,9 @@ class PretendedReplica:
         (self._spec.folder / "error.json").write_text(json.dumps({"error": error.to_wire()}))
         self._code = EXIT_JOB_ERROR
 
+    def full_speed(self) -> None:
+        """It has it."""
+
     def cpu_s(self) -> float:
         """It uses none of its own."""
         return 0.0
@@ -91,7 +95,8 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Pretended
     class Fresh(PretendedReplica):
         pass
 
-    monkeypatch.setattr(spare_processes, "ReplicaProcess", Fresh)
+    monkeypatch.setattr(job_agent, "start_agent", started(PretendedMachine(Fresh)))
+    monkeypatch.setattr(agents, "with_jvm", lambda spec: spec)
     monkeypatch.setattr(supervisor, "TICK_S", 0.005)
     for display in (PlainLines, JsonLines):
         monkeypatch.setattr(display, "interval_s", 0.02)

@@ -6,6 +6,8 @@ import math
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -391,3 +393,14 @@ def test_a_database_of_the_older_format_is_continued(place: Place) -> None:
         side.publish(_empty(epoch), Output(SCHEMA, SCHEMA.empty_table()), HOLDER)
     assert side.last_published() == 199 and all(side.publication(epoch) is not None for epoch in range(200))
     assert _fences(place) < 200
+
+
+def test_a_console_whose_reader_is_gone_prints_to_the_log_and_goes_on() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    text = "from lockstep.connect.sinks.console import _to_stdout\nfor n in range(3): _to_stdout(f'row {n}\\n')"
+    with os.fdopen(writes, "wb") as out:
+        done = subprocess.run([sys.executable, "-c", text], stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    said = done.stderr.splitlines()
+    assert said[0].startswith("standard output is gone") and said[1:] == ["row 0", "row 1", "row 2"]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control.supervisor import Process, Supervisor, Surroundings
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.surroundings import Process, Surroundings
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.protocols import Entry, Progress, Store
 from lockstep.store.sqlite_store import open_store
@@ -29,6 +30,9 @@ class Pretended:
 
     def cpu_s(self) -> float:
         return 0.0
+
+    def error(self) -> str:
+        return ""
 
     def full_speed(self) -> None:
         self.gentle = False
@@ -50,7 +54,7 @@ class Job:
 
     def __post_init__(self) -> None:
         spec = ReplicaSpec(str(self.folder), str(self.folder), "job", "job.py", "", "", "auto", {})
-        around = Surroundings(lambda: round(self.now_s * 1e6), lambda: self.now_s, start=self._start)
+        around = Surroundings(now_us=lambda: round(self.now_s * 1e6), elapsed_s=lambda: self.now_s, start=self._start)
         settings = Settings.model_validate({"run": {"replicas": 2}})
         self.supervisor = Supervisor(self.store, spec, settings, {}, {}, "me", around=around)
 

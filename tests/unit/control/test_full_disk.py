@@ -6,7 +6,8 @@ import errno
 from pathlib import Path
 
 from lockstep.config import Settings
-from lockstep.control.supervisor import Process, Supervisor, Surroundings
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.surroundings import Process, Surroundings
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.sqlite_store import open_store
 
@@ -22,6 +23,9 @@ class Paper:
 
     def cpu_s(self) -> float:
         return 0.0
+
+    def error(self) -> str:
+        return ""
 
     def full_speed(self) -> None: ...
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lockstep.agent.leftovers import LockHolder, end_blocker, lock_holder
 from lockstep.config import RunSettings, Settings
-from lockstep.control.processes import LeftoverProcesses, LockHolder, lock_holder
 from lockstep.control.supervision import Held, Kill, pass_by
-from lockstep.control.supervisor import Supervisor, Surroundings
-from lockstep.control.taking_over import LEASE, take_over
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.surroundings import Surroundings
+from lockstep.control.taking_over import LEASE, retire, take_over
 from lockstep.errors import StoreError
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.steps import run
@@ -46,8 +47,11 @@ class Child:
     gentle = False
 
     def __init__(self, database: Path) -> None:
-        command = [sys.executable, "-c", HOLD, str(database)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # The last words are those of a replica's driver, by which it is known.
+        spec = database.parent / "replicas" / "r0" / "spec.json"
+        command = [sys.executable, "-c", HOLD, str(database), "lockstep.runtime.start", str(spec)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
         self.pid = self.process.pid
         self._holds()
 
@@ -61,6 +65,9 @@ class Child:
 
     def cpu_s(self) -> float:
         return 0.0
+
+    def error(self) -> str:
+        return ""
 
     def full_speed(self) -> None: ...
 
@@ -149,30 +156,25 @@ def test_the_supervisor_ends_a_stopped_replica_that_holds_the_lock_and_starts_it
     assert scene.children[0].process.returncode == -signal.SIGKILL
 
 
-def test_whoever_takes_a_job_over_ends_a_stopped_leftover_before_it_writes(scene: Scene, tmp_path: Path) -> None:
-    holder = scene.store.begin("r0", pid=1)
+def test_whoever_takes_a_job_over_ends_a_replica_that_is_stopped_in_a_transaction_before_it_writes(
+    scene: Scene, tmp_path: Path
+) -> None:
     child = scene.hold()
-
-    class Left:
-        def is_there(self, said: Progress) -> bool:
-            return said.pid == child.pid and child.exit_code() is None
-
-        def blocks(self, said: Progress) -> bool:
-            return LeftoverProcesses(lambda replica: tmp_path / replica, scene.database).blocks(said)
-
-        def kill(self, said: Progress) -> None:
-            assert said.replica == "r0"
-            child.kill()
-
-    child.go_on()
-    scene.store.report(Progress("r0", 1, child.pid, "running"))
-    child.hold_again()
-    seconds = iter(range(100))
+    other = tmp_path / "another" / "job"
+    assert end_blocker(scene.database, other) is None, "whoever is no replica of this job is left alone"
     with patience(0.2):
-        run(take_over(scene.store, "me", Left(), lambda: next(seconds)), pause=lambda pause: None)
+        term = run(take_over(scene.store, "me", lambda: end_blocker(scene.database, scene.database.parent)))
+    child.process.wait()
     assert scene.store.holder(LEASE) == "me"
-    assert not scene.store.is_live(holder)
-    assert [kind for _, _, kind, _, _ in scene.store.events()] == ["leftover-ended"]
+    assert term == 1 and run(take_over(scene.store, "another", lambda: None)) == 2, "each has a newer term"
+
+
+def test_nobody_acts_any_more_for_replicas_that_were_not_adopted(scene: Scene) -> None:
+    kept, gone = scene.store.begin("r0", pid=1), scene.store.begin("r1", pid=2)
+    for one in (kept, gone):
+        scene.store.report(Progress(one.replica, one.incarnation, 1, "running"))
+    run(retire(scene.store, {"r0"}))
+    assert scene.store.is_live(kept) and not scene.store.is_live(gone)
 
 
 def test_a_stopped_holder_is_passed_by_after_the_lag_timeout_and_another_only_when_it_hangs() -> None:
@@ -198,6 +200,9 @@ def test_a_supervisor_that_waited_for_the_lock_itself_does_not_begin_to_count_on
 
         def cpu_s(self) -> float:
             return 0.0
+
+        def error(self) -> str:
+            return ""
 
         def full_speed(self) -> None: ...
 

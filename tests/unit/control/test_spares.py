@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from lockstep.agent import spare_processes
+from lockstep.agent.shares import Demand
+from lockstep.agent.spare_processes import MachineProcesses
 from lockstep.config import Settings
-from lockstep.control import spare_processes
-from lockstep.control.shares import Demand
-from lockstep.control.spare_processes import MachineProcesses
+from lockstep.control.agents import shape_of
 from lockstep.control.spares import (
     FAILURES_MAX,
     FORGOTTEN_S,
     TIMES,
+    Shape,
     Situation,
     Spares,
     is_calm,
@@ -113,6 +115,28 @@ class Pretended:
         self.killed = True
 
 
+@dataclass
+class Here:
+    """A machine's processes without an agent between."""
+
+    machine: MachineProcesses
+    settings: Settings
+    ordered: int = 0
+
+    def shape(self, replica: str) -> Shape:
+        return shape_of(self.settings, replica)
+
+    def replica(self, spec: ReplicaSpec, *, gently: bool) -> Any:
+        return self.machine.replica(spec, gently=gently)
+
+    def spare(self, spec: ReplicaSpec, shape: Shape) -> Any:
+        self.ordered += 1
+        return self.machine.spare(spec, str(self.ordered))
+
+    def memory_free_bytes(self) -> int:
+        return 1 << 40
+
+
 class Bench:
     """A pool of pretended spares with a clock in hand."""
 
@@ -130,8 +154,9 @@ class Bench:
         self.template = ReplicaSpec(
             "/p", str(folder), "job", "job.py", "hash", "", "auto", given.model_dump(mode="json")
         )
-        machine = MachineProcesses(self.template, given, lambda: self.now_s)
-        self.pool = Spares(self.store, self.template, given, ["r0", "r1"], machine, lambda: self.now_s, self.now_us)
+        self.machine = MachineProcesses(folder, lambda: self.now_s)
+        here = Here(self.machine, given)
+        self.pool = Spares(self.store, self.template, given, ["r0", "r1"], here, lambda: self.now_s, self.now_us)
         for replica in ("r0", "r1"):
             self.start(replica, gently=False)
         self.first, self.cold[:] = tuple(self.cold), ()
@@ -151,6 +176,7 @@ class Bench:
             for replica in ("r0", "r1"):
                 self.report(replica, state)
             self.pool.tend()
+            self.machine.tend()
 
     def start(self, replica: str, *, gently: bool = True) -> Pretended:
         started: Any = self.pool(replace(self.template, replica=replica), gently=gently)

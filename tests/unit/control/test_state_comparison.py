@@ -13,7 +13,8 @@ import pytest
 from lockstep.config import Settings
 from lockstep.control.judging import STATE_VOTES_TIMEOUT_S, judge
 from lockstep.control.state_comparison import compare, disagreements, fresh_replicas
-from lockstep.control.supervisor import Process, Supervisor, Surroundings
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.surroundings import Process, Surroundings
 from lockstep.runtime.decide.state_digests import Joined, joined_key
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.recovery import situation_of
@@ -158,6 +159,9 @@ class Paper:
     def cpu_s(self) -> float:
         return 0.0
 
+    def error(self) -> str:
+        return ""
+
     def full_speed(self) -> None: ...
 
     def drain(self) -> None: ...
@@ -181,7 +185,8 @@ class Job:
 
     def __post_init__(self) -> None:
         spec = ReplicaSpec(str(self.folder), str(self.folder), "job", "job.py", "", "", "auto", {})
-        around = Surroundings(lambda: NOW_US + round(self.now_s * 1e6), lambda: self.now_s, start=self._start)
+        now_us = lambda: NOW_US + round(self.now_s * 1e6)  # noqa: E731
+        around = Surroundings(now_us=now_us, elapsed_s=lambda: self.now_s, start=self._start)
         settings = Settings.model_validate({"run": {"replicas": self.replicas, **self.options}})
         self.supervisor = Supervisor(self.store, spec, settings, {}, {}, "me", around=around)
         self.tick()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control.supervisor import Process, Supervisor, Surroundings
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.surroundings import Process, Surroundings
 from lockstep.errors import StoreError
 from lockstep.runtime.spec import EXIT_DRAINED, ReplicaSpec
 from lockstep.store.protocols import Progress
@@ -29,6 +30,9 @@ class Pretended:
 
     def cpu_s(self) -> float:
         return 0.0
+
+    def error(self) -> str:
+        return ""
 
     def full_speed(self) -> None: ...
 

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from lockstep import credentials
+from lockstep.agent.processes import with_jvm
 from lockstep.config import Settings, SparkSettings
-from lockstep.control.processes import with_jvm
 from lockstep.credentials import REDACTED, RedactedStream, hide_secrets, without_secrets
 from lockstep.errors import RunError
 from lockstep.runtime.spark import boot

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 
+from lockstep.agent.processes import kill_tree
+from lockstep.agent.shares import demand
 from lockstep.bench.demo.feeding import JOURNAL
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
-from lockstep.control.processes import kill_tree
-from lockstep.control.shares import demand
 from lockstep.control.supervisor import replica_names
 from lockstep.errors import RunError
 from lockstep.store.journal import open_journal

@@ -18,9 +18,9 @@ from random import Random
 
 import psutil
 
+from lockstep.agent.processes import kill_tree
 from lockstep.chaos.actions.processes import victim
 from lockstep.chaos.vocabulary import Action, Deed, Member, Need, Part, RunningJob
-from lockstep.control.processes import kill_tree
 
 UNDER_ITS_FEET_SHARE = 0.4
 KILLED_AFTER_S = (1.0, 5.0)

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+from lockstep.agent.processes import kill_tree
 from lockstep.chaos.vocabulary import Action, Deed, Member, Need, Part, RunningJob
-from lockstep.control.processes import kill_tree
 from lockstep.faults.switch import PREFIXES_FILE
 
 TROUBLE_S = (2.0, 8.0)

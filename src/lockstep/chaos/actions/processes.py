@@ -9,8 +9,8 @@ from random import Random
 
 import psutil
 
+from lockstep.agent.processes import kill_tree
 from lockstep.chaos.vocabulary import Action, Deed, Member, Need, Part, RunningJob
-from lockstep.control.processes import kill_tree
 from lockstep.store.protocols import Holder
 
 PAUSE_SHORT_S = (2.0, 8.0)

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import psutil
 
+from lockstep.agent.processes import kill_tree
 from lockstep.chaos.actions.processes import continue_all, stopped_below, victim
 from lockstep.chaos.vocabulary import Action, Deed, Need, Part, RunningJob
-from lockstep.control.processes import kill_tree
 from lockstep.faults.orders import Harm, Orders, Window, WindowOrder
 from lockstep.store.protocols import state_stage
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -80,9 +81,24 @@ class ConsoleSinkSide:
 
     def _print(self, wanted: Publication, output: Output) -> Publication:
         shown = self._stage.first_rows(output, self._spec.rows_max)
-        sys.stdout.write(text_table(f"{self._sink}, epoch {wanted.epoch}", shown, wanted.rows))
-        sys.stdout.flush()
+        _to_stdout(text_table(f"{self._sink}, epoch {wanted.epoch}", shown, wanted.rows))
         return self._printed.put(wanted, self._clock)[0]
+
+
+def _to_stdout(text: str) -> None:
+    """Print, or write to the replica's log if whoever read the output is gone: that is no reason to end.
+
+    The terminal or the pipe is that of the `lockstep run` that started this replica, which may outlive it.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        print(f"standard output is gone ({error}): from now on rows are printed here", file=sys.stderr, flush=True)
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        # What could not be written is still in the buffer, if there is one.
+        sys.stdout.write(text if getattr(sys.stdout, "write_through", False) else "")
+        sys.stdout.flush()
 
 
 def text_table(title: str, shown: pa.Table, rows: int) -> str:

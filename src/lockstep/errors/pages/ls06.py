@@ -140,12 +140,15 @@ side until the new one has caught up. `lockstep check job.py` tells beforehand."
     "LS0610": Page(
         "The job runs already",
         """\
-One supervisor looks after a job in a project folder; a second one would start the same replicas
-again. The message has its process id. `lockstep status` shows how the job is.
+One `lockstep run` supervises a job in a project folder. The message has its process id, and
+`lockstep status` shows how the job is.
 
-Stop it with Ctrl-C in its terminal or with `kill PID` (both finish the epoch under way); then
-this command works. A supervisor that was killed holds its place for ten seconds at most. To run the
-same job twice, use two project folders (--project) or two names.""",
+Stop it with Ctrl-C in its terminal or with `kill PID` (both finish the epoch under way); then this
+command works. If it does not answer (it is stopped, or its terminal is lost), or to supervise the job
+from here without a pause, add --take-over: the replicas go on, and the other one ends with this very
+code at its next step. It can start and end nothing any more: the agent that has the replicas obeys
+the newest supervisor alone. To run the same job twice, use two project folders (--project) or two
+names.""",
     ),
     "LS0611": Page(
         "A pinned Spark setting",

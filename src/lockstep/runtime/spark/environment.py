@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from lockstep.config import SparkSettings
 from lockstep.credentials import SECRET_KEYS, write_private
-from lockstep.machine import find_java
+from lockstep.runtime.process_environment import PROCESS_PINS
 from lockstep.runtime.spark.archive import archive_options
 from lockstep.runtime.spark.boot import booted, properties_text, submit_options
 from lockstep.runtime.spark.hadoop_settings import lighten
@@ -97,20 +97,6 @@ JAVA_OPTIONS = (
 SMALL_MACHINE_CORES = 4
 CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
 """What a JVM with both compilers reserves; only what is used is taken."""
-PROCESS_PINS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
-
-
-def process_environment() -> dict[str, str]:
-    """The environment variables a replica's process starts with; workers inherit them."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
-    return {
-        **kept,
-        **PROCESS_PINS,
-        "JAVA_HOME": str(find_java().home),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
 
 
 def environment_hash() -> str:

@@ -16,9 +16,10 @@ import pyspark
 from lockstep.config import SparkSettings
 from lockstep.credentials import redacted, write_private
 from lockstep.machine import find_java
+from lockstep.runtime.process_environment import process_environment
 from lockstep.runtime.spark.archive import archive_path
 from lockstep.runtime.spark.boot import PROPERTIES, properties_text, submit_options
-from lockstep.runtime.spark.environment import java_options, process_environment
+from lockstep.runtime.spark.environment import java_options
 
 COMMANDS_KEPT = 32
 _TIMEOUT_S = 8.0

@@ -18,8 +18,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from lockstep.config import SparkSettings
+from lockstep.runtime.process_environment import process_environment
 from lockstep.runtime.spark.batches import collected, for_each_batch
-from lockstep.runtime.spark.environment import open_session, process_environment
+from lockstep.runtime.spark.environment import open_session
 
 EPOCHS = 4
 _SCHEMA = "user string, ok boolean, at timestamp, amount double"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.control.shares import _set_session, _threads, may_take_back, set_share
+from lockstep.agent.shares import _set_session, _threads, may_take_back, set_share
 
 FAMILY = """
 import subprocess, sys, threading, time
@@ -57,8 +57,8 @@ def test_every_thread_of_the_whole_tree_is_in_the_idle_class_and_leaves_it_again
 
 
 def test_where_it_could_not_be_taken_back_threads_are_left_alone(family: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.control.shares.may_take_back", lambda: False)
-    monkeypatch.setattr("lockstep.control.shares._set_session", lambda pid, niceness: None)
+    monkeypatch.setattr("lockstep.agent.shares.may_take_back", lambda: False)
+    monkeypatch.setattr("lockstep.agent.shares._set_session", lambda pid, niceness: None)
     before = classes(family)
     assert not set_share(family, "idle")
     assert classes(family) == before
@@ -69,7 +69,7 @@ def test_root_without_the_right_to_raise_a_priority_lowers_none(family: int) -> 
     """As in a container: whoever enters the idle class there never leaves it."""
     before = classes(family)
     code = (
-        "from lockstep.control.shares import may_take_back, set_share\n"
+        "from lockstep.agent.shares import may_take_back, set_share\n"
         f"assert not may_take_back()\nset_share({family}, 'idle')\nset_share({family}, 'full')\n"
     )
     subprocess.run(["setpriv", "--bounding-set=-sys_nice", sys.executable, "-c", code], check=True)
@@ -78,8 +78,8 @@ def test_root_without_the_right_to_raise_a_priority_lowers_none(family: int) -> 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="classes of the scheduler are Linux's")
 def test_a_share_that_cannot_be_taken_back_after_all_is_no_error(family: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.control.shares.may_take_back", lambda: True)
-    monkeypatch.setattr("lockstep.control.shares._set_session", lambda pid, niceness: None)
+    monkeypatch.setattr("lockstep.agent.shares.may_take_back", lambda: True)
+    monkeypatch.setattr("lockstep.agent.shares._set_session", lambda pid, niceness: None)
     assert set_share(family, "idle")
 
     def refuse(*_: object) -> None:

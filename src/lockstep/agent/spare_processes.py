@@ -1,8 +1,7 @@
-"""The processes of spares, and what of the processor those that boot get: this machine's side of ``spares.py``."""
+"""The processes of spares, and what of the processor those that boot get: a host's side of ``control/spares.py``."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
@@ -10,17 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
-
-from lockstep.config import Settings
-from lockstep.control.processes import Group, ReplicaProcess, announced, opened_log, with_jvm
-from lockstep.control.shares import STARVED_LOOK_S, Demand, first_share, next_share
-from lockstep.control.spares import Shape
-from lockstep.faults.switch import command_prefix, replica_environment
-from lockstep.runtime.orders import BE
-from lockstep.runtime.spare import READY
+from lockstep.agent.processes import Group, ReplicaProcess, announced, boot_share, opened_log, with_jvm
+from lockstep.agent.shares import STARVED_LOOK_S, Demand, first_share, next_share
+from lockstep.runtime.orders import BE, READY
 from lockstep.runtime.spec import ReplicaSpec
-from lockstep.store.home import job_folder
 
 FOLDER = "spares"
 
@@ -36,7 +28,7 @@ class SpareProcess(Group):
         self._gathered_bytes = 0
         self._replica_log: Path | None = None
         log = opened_log(folder / "log.txt")
-        self._boot_share = spec.parsed_settings().run.boot_share
+        self._boot_share = boot_share(spec)
         super().__init__("spare", spec, path, log, first_share(self._boot_share, spare=True, others_publish=True))
 
     @property
@@ -115,40 +107,40 @@ class _Booting:
 
 
 class MachineProcesses:
-    """Starts the processes of one job on this machine."""
+    """Starts the processes of one job on this machine, and sees to it that none starves on its way."""
 
-    def __init__(
-        self, template: ReplicaSpec, settings: Settings, elapsed_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._settings = settings
+    def __init__(self, folder: Path, elapsed_s: Callable[[], float] = time.monotonic) -> None:
         self._elapsed_s = elapsed_s
-        self._folder = job_folder(Path(template.home), template.job) / FOLDER
-        # Of an earlier run that was killed; its processes have ended.
+        self._folder = folder / FOLDER
+        # Of an earlier agent that was killed; its processes have ended.
         shutil.rmtree(self._folder, ignore_errors=True)
         self._booting: list[_Booting] = []
 
-    def shape(self, replica: str) -> Shape:
-        """What the process of a replica is started with."""
-        spark = self._settings.spark_of(replica).model_dump(mode="json")
-        return Shape(spark, replica_environment(replica), tuple(command_prefix(replica)))
-
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> Group:
         """A new process for a replica."""
-        return ReplicaProcess(spec, gently=gently)
+        process = ReplicaProcess(spec, gently=gently)
+        if gently:
+            self._watch(process)
+        return process
 
-    def spare(self, spec: ReplicaSpec, number: int) -> SpareProcess:
-        """A new spare, of the shape of this replica."""
-        return SpareProcess(spec, self._folder / f"{os.getpid()}-{number}")
+    def spare(self, spec: ReplicaSpec, name: str) -> SpareProcess:
+        """A new spare, of the shape of this replica, with a folder of this name."""
+        process = SpareProcess(spec, self._folder / name)
+        self._watch(process)
+        return process
 
-    def watch(self, process: Group) -> None:
-        """See to it that a process does not starve on its way."""
+    def become(self, spare: SpareProcess, spec: ReplicaSpec, *, gently: bool) -> bool:
+        """Tell a spare which replica it is; whether it was there to listen."""
+        heard = spare.become(spec, gently=gently)
+        if gently:
+            self._watch(spare)
+        return heard
+
+    def _watch(self, process: Group) -> None:
         self._booting.append(_Booting(process, self._elapsed_s(), process.demand()))
 
-    def tend(self) -> None:
-        """Look at those that boot."""
+    def tend(self) -> float | None:
+        """Look at those that boot; after how long to look again, None while nobody boots."""
         now_s = self._elapsed_s()
         self._booting = [left for one in self._booting if (left := one.looked_at(now_s)) is not None]
-
-    def memory_free_bytes(self) -> int:
-        """What could be had now."""
-        return int(psutil.virtual_memory().available)
+        return STARVED_LOOK_S if self._booting else None

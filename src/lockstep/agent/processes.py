@@ -6,23 +6,23 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 import psutil
 
-from lockstep.control.shares import Demand, Share, demand, family, first_share, set_share
+from lockstep.agent.shares import Demand, Share, demand, family, first_share, set_share
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.orders import DRAIN
+from lockstep.runtime.process_environment import process_environment
 from lockstep.runtime.spark.boot import end_with_parent
-from lockstep.runtime.spark.environment import process_environment
-from lockstep.runtime.spark.launching import jvm_command, jvm_conf
 from lockstep.runtime.spec import ReplicaSpec
-from lockstep.store.protocols import Progress
-from lockstep.store.write_lock import write_lock_pid
+
+if TYPE_CHECKING:
+    from lockstep.config import BootShare
 
 LOG_BYTES_MAX = 20_000_000
 """A replica's log is begun anew (the old one kept once) when it is longer than this at a start."""
@@ -40,13 +40,13 @@ class Group:
             stdin=subprocess.PIPE,
             # Unbuffered: a word to a replica that is gone fails when it is said, and not again when the pipe is closed.
             bufsize=0,
-            # Standard output stays ours: the console sink writes there. Everything else goes to the log.
+            # Standard output is the agent's, which is that of `lockstep run`: the console sink writes there.
             stdout=None,
             stderr=log,
             cwd=spec.project,
             env={**process_environment(), **replica_environment(spec.replica)},
             start_new_session=True,
-            # In idle time, if there is none, it would never come to see that its supervisor is gone (measured).
+            # In idle time, if there is none, it would never come to see that its agent is gone (measured).
             preexec_fn=end_with_parent if what == "spare" else None,  # noqa: PLW1509 - one call, no locks
         )
         self.share: Share = "full"
@@ -131,12 +131,22 @@ class ReplicaProcess(Group):
     def __init__(self, spec: ReplicaSpec, *, gently: bool = False) -> None:
         path = announced(with_jvm(spec))
         log = opened_log(spec.folder / "log.txt")
-        boot_share = spec.parsed_settings().run.boot_share
-        super().__init__("replica", spec, path, log, first_share(boot_share, spare=False, others_publish=gently))
+        super().__init__("replica", spec, path, log, first_share(boot_share(spec), spare=False, others_publish=gently))
+
+
+def boot_share(spec: ReplicaSpec) -> BootShare:
+    """What of the processor a boot may have. Read as it is: validating all settings would take an agent longer."""
+    share: BootShare = spec.settings.get("run", {}).get("boot_share", "duty")
+    return share
 
 
 def with_jvm(spec: ReplicaSpec) -> ReplicaSpec:
-    """Tell a process that is about to be started which JVM it has to start itself."""
+    """Tell a process that is about to be started which JVM it has to start itself, unless it has been told."""
+    if spec.jvm:
+        return spec
+    # Loaded only now: it takes half a second, and on one machine whoever supervises has done this.
+    from lockstep.runtime.spark.launching import jvm_command, jvm_conf
+
     settings = spec.parsed_settings().spark_of(spec.replica)
     return replace(spec, jvm=jvm_command(settings), jvm_conf=jvm_conf(settings))
 
@@ -164,63 +174,6 @@ def kill_each(processes: Sequence[psutil.Process]) -> None:
         with suppress(psutil.NoSuchProcess):
             one.kill()
     psutil.wait_procs(processes, timeout=5)
-
-
-@dataclass(frozen=True)
-class LockHolder:
-    """The process that holds a store's write lock."""
-
-    pids: tuple[int, ...]
-    """Its own process id and those of the processes above it: one of them may be a replica's driver."""
-    stopped: bool
-
-
-def lock_holder(database: Path | None) -> LockHolder | None:
-    """Who holds the write lock of a store's file now, without asking the store; None if nobody, or nobody knows.
-
-    A store that is no file on this host has no such lock.
-    """
-    pid = write_lock_pid(database) if database is not None else None
-    try:
-        if pid is None or pid == os.getpid():
-            return None
-        process = psutil.Process(pid)
-        above = [one.pid for one in process.parents()]
-        return LockHolder((pid, *above), process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP))
-    except psutil.Error:
-        return None  # it has just ended, and its lock with it
-
-
-class LeftoverProcesses:
-    """The replicas' processes that an earlier, dead supervisor may have left on this machine."""
-
-    def __init__(self, folder_of: Callable[[str], Path], database: Path | None) -> None:
-        self._folder_of = folder_of
-        self._database = database
-
-    def is_there(self, said: Progress) -> bool:
-        """Whether the process that said this still runs, and is a replica."""
-        return _is_replica(said.pid, self._folder_of(said.replica))
-
-    def blocks(self, said: Progress) -> bool:
-        """Whether it, or a process below it, is stopped inside a transaction."""
-        holder = lock_holder(self._database)
-        return holder is not None and holder.stopped and said.pid in holder.pids
-
-    def kill(self, said: Progress) -> None:
-        """End it and all below it."""
-        kill_tree(said.pid)
-
-
-def _is_replica(pid: int, folder: Path) -> bool:
-    try:
-        process = psutil.Process(pid)
-        words = [word for word in process.cmdline() if word.endswith("/spec.json")]
-        # The folder may be that of the spare which became this replica.
-        ours = any(Path(word).is_relative_to(folder.parent.parent) for word in words)
-        return ours and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def opened_log(path: Path) -> IO[bytes]:

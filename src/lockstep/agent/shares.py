@@ -16,11 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import psutil
 
-from lockstep.config import BootShare
+if TYPE_CHECKING:
+    from lockstep.config import BootShare
 
 Share = Literal["full", "gentle", "last", "idle"]
 STARVED_LOOK_S = 2.0

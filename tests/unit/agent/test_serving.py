@@ -1,0 +1,178 @@
+"""An agent behind its socket: who may talk to it, what it answers, and how it is found."""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lockstep.agent.client import AgentClient, AgentGone, AgentSilent
+from lockstep.agent.description import FILE, new, read
+from lockstep.agent.hosting import HostedJob
+from lockstep.agent.starting import find_agent, listen
+from lockstep.config import Settings
+from lockstep.control.agents import AgentProcesses
+from lockstep.errors import LockstepError
+from tests.unit.agent.pretended import AgentThread, PretendedMachine
+from tests.unit.agent.test_hosting import SPEC
+
+
+class Served:
+    def __init__(self, folder: Path, orphan_timeout_s: float = 60.0) -> None:
+        self.machine = PretendedMachine()
+        self.description = new("a job", folder, "1", orphan_timeout_s, 5.0)
+        self.thread = AgentThread(self.description, HostedJob("a job", self.machine, orphan_timeout_s))
+        self.client = AgentClient(self.description, term=2)
+
+    def end(self) -> None:
+        self.client.end()
+        self.client.close()
+        self.thread.wait()
+
+
+def test_processes_are_started_listed_and_ended_over_the_socket(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    client = served.client
+    client.start("a1", SPEC, {"of": "r0"}, spare=False, gently=False)
+    client.start("a1", SPEC, {"of": "r0"}, spare=False, gently=False)
+    ((one,), memory) = client.listed()
+    assert (one.handle, one.replica, one.pid, one.likeness) == ("a1", "r0", 4711, SPEC.likeness)
+    assert memory > 0 and client.cpu_s("a1") == 1.5
+    for command in ("full-speed", "drain", "kill"):
+        client.command("a1", command)
+    assert served.machine.made[0].heard == ["full speed", "drain", "kill"]
+    assert client.listed()[0] == []
+    about = client.about()
+    assert (about["version"], about["jobs"], about["cores"] > 0) == ("1", ["a job"], True)
+    served.end()
+    assert list(tmp_path.iterdir()) == [], "nothing is left of it"
+
+
+def test_whoever_has_no_token_or_an_old_term_is_refused(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.client.listed()
+    stranger = AgentClient(replace(served.description, token="guessed"), term=9)
+    sleeper = AgentClient(served.description, term=1)
+    for client, code in ((stranger, "LS0683"), (sleeper, "LS0610")):
+        with pytest.raises(LockstepError) as raised:
+            client.start("a1", SPEC, {}, spare=False, gently=False)
+        assert raised.value.code == code
+        client.close()
+    assert served.machine.made == []
+    served.end()
+
+
+def test_socket_and_token_are_for_their_owner_alone_also_where_the_path_is_too_long_for_a_socket(
+    tmp_path: Path,
+) -> None:
+    deep = tmp_path / ("a" * 60) / ("b" * 60)
+    deep.mkdir(parents=True)
+    for folder in (tmp_path, deep):
+        served = Served(folder)
+        served.client.listed()
+        for path in (Path(served.description.socket), folder / FILE):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert read(folder) == served.description
+        served.end()
+        assert not Path(served.description.socket).exists() and read(folder) is None
+
+
+def test_an_agent_is_found_if_it_answers_and_one_that_is_ending_is_waited_for(tmp_path: Path) -> None:
+    assert find_agent(tmp_path, wait_s=1.0) is None
+    served = Served(tmp_path)
+    found = find_agent(tmp_path, wait_s=1.0)
+    assert found is not None and not found.is_ending()
+    found.close()
+    served.end()
+    served.description.write()
+    assert find_agent(tmp_path, wait_s=1.0) is None, "what is written down is of one that is gone"
+
+
+def test_an_agent_that_nobody_talks_to_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    served = Served(tmp_path, orphan_timeout_s=0.3)
+    served.client.start("a1", SPEC, {}, spare=False, gently=False)
+    served.client.close()
+    served.thread.wait()
+    assert served.machine.made[0].heard == ["drain", "kill"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_request_that_says_nothing_is_answered_and_harms_nobody(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    for method, path in (("PUT", served.client._path("a1")), ("GET", "/nowhere"), ("POST", "/jobs/another/end")):
+        with pytest.raises(OSError, match="the agent refused"):
+            served.client._ask(method, path, {"unknown": 1})
+    assert served.client.listed()[0] == []
+    served.end()
+
+
+def test_a_supervisor_gets_another_agent_when_its_own_is_gone_and_counts_its_processes_as_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockstep.control.agents.with_jvm", lambda spec: spec)
+    first, second = Served(tmp_path), None
+
+    def another() -> AgentClient:
+        nonlocal second
+        second = Served(tmp_path)
+        return second.client
+
+    processes = AgentProcesses(first.client, Settings(), another)
+    process = processes.replica(SPEC, gently=False)
+    assert processes.look() == "" and process.exit_code() is None
+    first.end()
+    with pytest.raises(OSError, match="LS0681"):
+        processes.replica(SPEC, gently=False)
+    assert "Another one is started; the 1 processes of the first one end" in processes.look()
+    assert process.exit_code() == -9
+    process.kill()
+    assert second is not None and processes.replica(SPEC, gently=False).exit_code() is None
+    second.end()
+
+
+def test_a_process_whose_start_was_not_answered_is_ended(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    processes = AgentProcesses(served.client, Settings(), lambda: served.client)
+    other = AgentClient(served.description, term=2)
+    other.start("lost", SPEC, {}, spare=False, gently=False)
+    other.close()
+    processes.look()
+    assert served.machine.made[0].heard == ["kill"]
+    served.end()
+
+
+def test_an_agent_that_is_silent_does_not_hold_up_whoever_asks_and_is_not_taken_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    description = new("job", tmp_path, "1", 60.0, 5.0)
+    # It listens, and nobody answers: as an agent that is stopped.
+    with listen(description):
+        client = AgentClient(description, term=1)
+        with pytest.raises(AgentSilent) as raised:
+            client.listed(timeout_s=0.05)
+        assert raised.value.code == "LS0680"
+        asked = list[float]()
+
+        def silent(timeout_s: float = 1.0) -> None:
+            asked.append(now_s)
+            raise client.silence(timeout_s)
+
+        monkeypatch.setattr(client, "listed", silent)
+        processes = AgentProcesses(client, Settings(), lambda: client, elapsed_s=lambda: now_s)
+        with pytest.raises(AgentSilent):
+            while now_s < 100:
+                processes.look()
+                now_s += 0.1
+        assert 60 <= now_s < 65 and len(asked) <= 32
+        client.close()
+    with pytest.raises(AgentGone):
+        AgentClient(description).listed()
+
+
+def test_a_description_that_is_not_understood_is_none(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(json.dumps({"of": "another version"}))
+    assert read(tmp_path) is None

@@ -1,0 +1,64 @@
+"""Whoever begins to supervise: it finds the agent that runs, goes on with what fits, and ends the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lockstep.config import RunSettings
+from lockstep.control import job_agent
+from lockstep.control.job_agent import JobAgent, sorted_out
+from lockstep.errors import RunError
+from lockstep.store.sqlite_store import open_store
+from tests.unit.agent.pretended import Pretended, PretendedMachine, started
+from tests.unit.agent.test_hosting import SPEC
+
+OTHER = replace(SPEC, replica="r1", code_hash="an older one")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> PretendedMachine:
+    made = PretendedMachine(Pretended)
+    monkeypatch.setattr(job_agent, "start_agent", started(made))
+    return made
+
+
+def agent(folder: Path, term: int, orphan_timeout_s: float = 60.0) -> JobAgent:
+    return JobAgent("job", folder, folder, RunSettings(orphan_timeout_s=orphan_timeout_s), term)
+
+
+def test_the_next_supervisor_adopts_what_it_would_start_and_the_first_one_can_do_no_more(
+    tmp_path: Path, machine: PretendedMachine
+) -> None:
+    first = agent(tmp_path, term=1)
+    assert first.listed() == []
+    first.client.start("a", SPEC, {}, spare=False, gently=False)
+    first.client.start("b", OTHER, {}, spare=False, gently=False)
+    second = agent(tmp_path, term=2)
+    found = sorted_out(second.listed(), SPEC.likeness, ["r0", "r1"])
+    assert [one.handle for one in found.replicas.values()] == ["a"]
+    store = open_store(tmp_path, "job")
+    second.end_others(found.others, store)
+    assert [(kind, replica) for _, _, kind, replica, _ in store.events()] == [("replica-not-adopted", "r1")]
+    store.close()
+    assert [one.heard for one in machine.made] == [[], ["drain", "kill"]]
+    with pytest.raises(RunError) as raised:
+        first.client.command("a", "kill")
+    assert raised.value.code == "LS0610" and machine.made[0].heard == []
+    first.client.close()
+    second.leave()
+    assert [one.handle for one in second.client.listed()[0]] == ["a"], "one that was there stays"
+    second.end()
+    assert machine.made[0].heard == ["kill"]
+
+
+def test_an_agent_that_would_wait_for_another_time_is_replaced(tmp_path: Path, machine: PretendedMachine) -> None:
+    first = agent(tmp_path, term=1)
+    first.client.start("a", SPEC, {}, spare=False, gently=False)
+    first.client.close()
+    second = agent(tmp_path, term=2, orphan_timeout_s=90.0)
+    assert second.client.description != first.client.description
+    assert second.listed() == [] and machine.made[0].heard == ["kill"]
+    second.leave()
