@@ -209,8 +209,16 @@ class MemoryStore:
         return self._events[after_id : after_id + limit]
 
     def fact(self, key: str) -> str | None:
-        """The job's code never changes here: only what was swapped is known."""
+        """The value of ``key``, or None."""
         return self._facts.get(key)
+
+    def put_fact_if_absent(self, key: str, value: str) -> str:
+        """Return the value that holds now."""
+        return self._facts.setdefault(key, value)
+
+    def set_fact(self, key: str, value: str) -> None:
+        """Put ``value``, whatever was there."""
+        self._facts[key] = value
 
     def swap_fact(self, key: str, before: str | None, after: str) -> bool:
         """Put ``after`` if the value is still ``before``; on disk at once."""
@@ -218,9 +226,6 @@ class MemoryStore:
             return False
         self._facts[key] = after
         return True
-
-    def set_fact(self, key: str, value: str) -> None:
-        """What is told of spares nobody reads here."""
 
     # The disk.
 
