@@ -36,8 +36,8 @@ test-chaos: setup ## run the tests with real processes and real kills
 test-cluster: setup ## run the tests with real servers: Kafka, ZooKeeper, Postgres (those that can be had here)
 	@$(PYTEST) tests/cluster
 
-matrix: setup ## every kind of job through everything that can happen to one; matrix-report.html (JOBS=joins,loop: only some; SEED=n: other records; SHORT=1: only the main events)
-	@$(PYTHON_ENV) -m tests.matrix $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs "$(JOBS)") $(if $(PARTITIONS),--partitions $(PARTITIONS)) $(if $(SHORT),--short)
+matrix: setup ## every kind of job through everything that can happen to one; matrix-report.html (JOBS=joins,loop: only some; SEED=n: other records; SHORT=1: only the main events; RESULTS=folder: keep what each job came to, and go on there)
+	@$(PYTHON_ENV) -m tests.matrix $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs "$(JOBS)") $(if $(PARTITIONS),--partitions $(PARTITIONS)) $(if $(SHORT),--short) $(if $(RESULTS),--results $(RESULTS))
 
 test-long: setup ## run what `make test` has only a slice of: all seeds, crash windows, actions of chaos, kinds of state, Nexmark queries (a quarter of an hour)
 	@$(PYTEST) $(SIDE_BY_SIDE) -m long tests/sim tests/unit tests/spark

@@ -1,13 +1,20 @@
-"""Runs the matrix: ``python -m tests.matrix``, or some of it; writes ``matrix-report.html``."""
+"""Runs the matrix: ``python -m tests.matrix``, or some of it; writes ``matrix-report.html``.
+
+Each job has a process of its own: plans, broadcasts and state of dozens of starts do not fit into one heap for long.
+What a job came to is kept in a folder, so that a run that was ended goes on where it was.
+"""
 
 from __future__ import annotations
 
 import argparse
-import gc
+import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -27,10 +34,7 @@ FOLDER = "my jobs, größer & más"
 def lived(
     case: Case, shapes: Sequence[int], seed: int, told: Callable[[str], None], only: Sequence[str] = ()
 ) -> dict[tuple[str, int], list[Cell]]:
-    """One job in every shape through its life, or through ``only`` these events.
-
-    In a session of its own: plans, broadcasts and state of dozens of starts do not fit into one heap for long.
-    """
+    """One job in every shape through its life, or through ``only`` these events."""
     table: dict[tuple[str, int], list[Cell]] = {}
     like: History | None = None
     with _folder() as scratch, opened_session(Path(scratch)) as session:
@@ -41,8 +45,6 @@ def lived(
                 cells = table[case.name, partitions] = life.live(lambda cell: told(_line(cell)), only)
             if like is None and all(cell.outcome != "failed" for cell in cells):
                 like = life.history
-    # What Python still knows of the old session's objects keeps them alive in the JVM.
-    gc.collect()
     return table
 
 
@@ -62,6 +64,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--plant", choices=sorted(PLANTS), help="make an old mistake again: the matrix has to fail")
     parser.add_argument("--report", type=Path, default=Path(REPORT), help="where the page goes")
     parser.add_argument("--short", action="store_true", help="only the main events of a life: a third of the time")
+    parser.add_argument("--at-once", type=int, default=2, help="jobs side by side, each in a process of its own")
+    parser.add_argument(
+        "--results", type=Path, help="a folder for what each job came to; a job that has its file there is not run"
+    )
+    parser.add_argument("--only", action="store_true", help=argparse.SUPPRESS)  # the process of one job
     parser.add_argument("--list", action="store_true", help="only say which jobs there are")
     return parser.parse_args(arguments)
 
@@ -85,16 +92,54 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         print("\n".join(f"{case.family:<12} {case.name}" for case in cases))
         return 0
-    table: dict[tuple[str, int], list[Cell]] = {}
-    # What a job prints is caught; this goes where it always goes.
-    told = partial(print, file=sys.stdout, flush=True)
-    with PLANTS[options.plant]() if options.plant else nullcontext():
-        for number, case in enumerate(cases, 1):
-            told(f"{case.name} (job {number} of {len(cases)})")
-            table |= lived(case, shapes, options.seed, told, MAIN_EVENTS if options.short else ())
+    with nullcontext(options.results) if options.results else _folder() as results:
+        folder = Path(results)
+        folder.mkdir(parents=True, exist_ok=True)
+        if options.only:
+            return _one(cases[0], shapes, options, folder)
+        with ThreadPoolExecutor(options.at_once) as threads:
+            # Waited for one after the other: Ctrl-C ends all of them, they are in the terminal's group.
+            for done in [threads.submit(_in_a_process, case, arguments, folder) for case in cases]:
+                done.result()
+        table = {key: cells for case in cases for key, cells in _read(folder, case).items()}
     options.report.write_text(page(table, options.seed), encoding="utf-8")
     print(f"\n{text_table(table)}\n\n{summary(table)}\n{options.report}")
     return 1 if has_failed(table) else 0
+
+
+def _one(case: Case, shapes: Sequence[int], options: argparse.Namespace, folder: Path) -> int:
+    """The process of one job; what it came to goes into a file, whole or not at all."""
+    # What a job prints is caught; this goes where it always goes.
+    told = partial(print, file=sys.stdout, flush=True)
+    with PLANTS[options.plant]() if options.plant else nullcontext():
+        table = lived(case, shapes, options.seed, told, MAIN_EVENTS if options.short else ())
+    rows = [[name, partitions, [asdict(cell) for cell in cells]] for (name, partitions), cells in table.items()]
+    half = _file(folder, case).with_suffix(".half")
+    half.write_text(json.dumps(rows), encoding="utf-8")
+    half.replace(_file(folder, case))
+    return 0
+
+
+def _in_a_process(case: Case, arguments: Sequence[str], folder: Path) -> None:
+    if _file(folder, case).exists():
+        print(f"{case.name}: as kept in {folder}", flush=True)
+        return
+    own = ["--jobs", case.name, "--results", str(folder), "--only"]
+    done = subprocess.run([sys.executable, "-m", "tests.matrix", *arguments, *own], check=False)
+    if done.returncode != 0:
+        print(f"{case.name}: its process ended with {done.returncode}", flush=True)
+
+
+def _file(folder: Path, case: Case) -> Path:
+    return folder / f"{case.name.replace(' ', '-')}.json"
+
+
+def _read(folder: Path, case: Case) -> dict[tuple[str, int], list[Cell]]:
+    """What a job came to; a process that left nothing has failed."""
+    if not _file(folder, case).exists():
+        return {(case.name, 0): [Cell("run", "failed", "its process ended by itself; see above")]}
+    rows = json.loads(_file(folder, case).read_text(encoding="utf-8"))
+    return {(name, partitions): [Cell(**cell) for cell in cells] for name, partitions, cells in rows}
 
 
 if __name__ == "__main__":

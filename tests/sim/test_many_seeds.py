@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -103,3 +106,15 @@ def test_what_the_simulator_does_not_have_is_refused_with_what_it_has(words: tup
     done = CliRunner().invoke(app, ["sim", "--seed", "1", *words])
     assert done.exception is not None
     assert says in str(done.exception)
+
+
+def test_no_process_of_a_simulation_outlives_it() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "lockstep", "sim", "--seeds", "1000000", "--jobs", "2"], stdout=subprocess.DEVNULL
+    ) as sim:
+        workers: list[psutil.Process] = []
+        while len(workers) < 2:
+            assert sim.poll() is None
+            workers = [one for one in psutil.Process(sim.pid).children() if one.cpu_times().user > 1]
+        sim.kill()
+    assert psutil.wait_procs(workers, 20)[1] == []

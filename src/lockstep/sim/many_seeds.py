@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lockstep.runtime.spark.boot import end_with_parent
 from lockstep.sim.one_seed import Failure, try_seed
 from lockstep.sim.planted_bugs import Bug, bug_named
 from lockstep.sim.scenario import Scenario, random_scenario
@@ -89,7 +90,7 @@ def run_chunk(wish: Wish, first: int, count: int) -> tuple[int, Failure | None]:
 def _in_processes(wish: Wish, chunks: list[tuple[int, int]], jobs: int) -> Iterator[tuple[int, Failure | None]]:
     """In the order of the seeds, so that the first failing one is found and not just any."""
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_the_interrupt_to_the_parent)
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_belong_to_the_parent)
     waiting: deque[Future[tuple[int, Failure | None]]] = deque()
     todo = iter(chunks)
     try:
@@ -103,5 +104,7 @@ def _in_processes(wish: Wish, chunks: list[tuple[int, int]], jobs: int) -> Itera
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _leave_the_interrupt_to_the_parent() -> None:
+def _belong_to_the_parent() -> None:
+    """Leave Ctrl-C to it, and do not outlive it."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
