@@ -1,9 +1,14 @@
-"""A job with state, timers and stages, run to its end by real replicas, one of them killed on the way."""
+"""A job with state, timers and stages, run to its end by real replicas, one of them killed on the way.
+
+Runs in `make test-long`: `make test` has crashes of stages in `tests/spark/test_stages.py` and in the simulator.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from pathlib import Path
+
+import pytest
 
 import lockstep as ls
 from lockstep.bench.running import JobRun, Run
@@ -65,6 +70,7 @@ def _visits() -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.long
 def test_a_kill_on_the_way_to_the_end_changes_no_result_of_any_stage(tmp_path: Path) -> None:
     # No spare: its boot would only take the processor from the two; spares are in `test_spare.py`.
     settings = {**PATIENT, "until_done": "true", "spares": "0"}

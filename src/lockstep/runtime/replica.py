@@ -6,7 +6,6 @@ standard input is a pipe from the supervisor (``orders.py``).
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -17,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
@@ -66,6 +65,7 @@ from lockstep.runtime.spec import (
     ReplicaSpec,
 )
 from lockstep.runtime.state.checkpoint import standing
+from lockstep.runtime.state.folder_lock import locked
 from lockstep.runtime.state.recovery import prepare
 from lockstep.runtime.state.state_reports import StateReports
 from lockstep.store.dead_letters import DeadLetterWriter
@@ -578,24 +578,3 @@ def _check_environment(store: Store) -> None:
             why=f"versions or pinned settings changed: {held} then, {mine} now; results could differ.",
             hint="run with the same Python and packages, or start the job under another name.",
         )
-
-
-def locked(path: Path, drain: threading.Event) -> IO[str] | None:
-    """Hold the replica's folder: two processes on one checkpoint would ruin it. Waits for one that is ending.
-
-    None if it is told to drain before, or its supervisor is gone: the next one knows nothing of this process.
-    """
-    handle = path.open("a", encoding="utf-8")
-    while not drain.is_set():
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            drain.wait(_POLL_S)
-            continue
-        # Whose it is, for people: a replica that was a spare has another name in the list of processes.
-        handle.truncate(0)
-        handle.write(f"{os.getpid()}\n")
-        handle.flush()
-        return handle
-    handle.close()
-    return None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.runtime.orders import Orders
-from lockstep.runtime.replica import locked
+from lockstep.runtime.state.folder_lock import locked
 
 
 class Ended(Exception):
