@@ -22,8 +22,15 @@ ACT_TIMEOUT_S = 20.0
 """For a command. Ending a process waits until it is gone, five seconds at most; the rest is for a busy machine."""
 
 
+ENDING = "LS0682"
+
+
 class AgentSilent(RunError):
-    """It is there and does not answer in time: it may have done what it was told."""
+    """It is there and does not answer in time, or cannot now: it may have done what it was told."""
+
+
+class _Broken(AgentSilent):
+    """A connection broke: one that was idle may have been closed, and a new one tells whether anybody listens."""
 
 
 class AgentGone(RunError):
@@ -48,7 +55,10 @@ class AgentClient:
 
     def listed(self, timeout_s: float = LOOK_TIMEOUT_S) -> tuple[list[Listed], int]:
         """All processes, and how much memory is free on that host."""
-        answer = self._ask("GET", self._path(), timeout_s=timeout_s)
+        try:
+            answer = self._ask("GET", self._path(), timeout_s=timeout_s)
+        except OSError as error:
+            raise self._trouble(error) from None
         return [Listed(**one) for one in answer["processes"]], int(answer["memory_free_bytes"])
 
     def start(self, handle: str, spec: ReplicaSpec, shape: Mapping[str, Any], *, spare: bool, gently: bool) -> Listed:
@@ -65,11 +75,14 @@ class AgentClient:
 
     def cpu_s(self, handle: str) -> float:
         """The processor time of one process."""
-        return float(self._ask("GET", self._path(handle, "cpu"))["cpu_s"])
+        return float(self._ask("GET", self._path(handle, "cpu"), timeout_s=LOOK_TIMEOUT_S)["cpu_s"])
 
     def command(self, handle: str, what: str) -> None:
         """``drain``, ``kill`` (which also acknowledges that it has ended) or ``full-speed``."""
-        self._ask("POST", self._path(handle, what))
+        try:
+            self._ask("POST", self._path(handle, what))
+        except OSError as error:
+            raise self._trouble(error) from None
 
     def end(self) -> None:
         """Have the agent end all that is left and then itself."""
@@ -91,7 +104,7 @@ class AgentClient:
         had_one = self._connection is not None
         try:
             return self._asked(method, path, body, timeout_s)
-        except AgentGone:
+        except (AgentGone, _Broken):
             if not had_one:
                 raise
             # It may have been closed while nothing was said on it: a new one tells whether anybody listens.
@@ -109,12 +122,20 @@ class AgentClient:
             # What it would still say belongs to this request, and to no other.
             self.close()
             raise self.silence(timeout_s) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (ConnectionRefusedError, FileNotFoundError) as error:
             self.close()
             raise self._gone(error) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # No sign that nobody is there: this process may have no more files, or the agent no more threads.
+            self.close()
+            raise self._broken(error) from None
         if response.status == http.HTTPStatus.OK:
             return answer
-        raise from_wire(answer.get("error", "")) or OSError(f"the agent refused: {answer.get('trouble', answer)}")
+        said = from_wire(answer.get("error", ""))
+        if said is not None and said.code == ENDING:
+            # It drains, and is gone in a moment; until then nothing can be told to it.
+            raise AgentSilent(said.code, said.fact, why=said.why, hint=said.hint)
+        raise said or OSError(f"the agent refused: {answer.get('trouble', answer)}")
 
     def _connected(self, timeout_s: float) -> http.client.HTTPConnection:
         if self._connection is None:
@@ -132,6 +153,15 @@ class AgentClient:
             hint=f"see {self.description.folder}/agent.log; if it does not come back, end it: "
             f"kill -9 $(cat {self.description.folder}/agent.pid)",
         )
+
+    def _trouble(self, error: Exception) -> AgentSilent:
+        fact = f'the agent of job "{self.description.job}" cannot do what it is asked now'
+        return AgentSilent("LS0680", fact, why=f"{error}.", hint=f"see {self.description.folder}/agent.log.")
+
+    def _broken(self, error: Exception) -> _Broken:
+        fact = f'the connection to the agent of job "{self.description.job}" broke'
+        why = f"{type(error).__name__}: {error}."
+        return _Broken("LS0680", fact, why=why, hint=f"see {self.description.folder}/agent.log.")
 
     def _gone(self, error: Exception) -> AgentGone:
         return AgentGone(

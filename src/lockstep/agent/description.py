@@ -15,7 +15,6 @@ FILE = "agent.json"
 """In the job's folder, for its owner alone."""
 PID_FILE = "agent.pid"
 """Beside it, for people and for chaos: whoever commands an agent does not need it."""
-_SOCKET = "agent.sock"
 _PATH_BYTES_MAX = 100
 """A socket's path has 108 bytes on Linux and 104 elsewhere, the closing zero included."""
 
@@ -62,8 +61,9 @@ def read(folder: Path) -> Description | None:
 
 def new(job: str, folder: Path, version: str, orphan_timeout_s: float, stop_timeout_s: float) -> Description:
     """One with a token of its own, and a socket in the job's folder, or in a shorter one if that is too long."""
-    path = folder / _SOCKET
+    # A name of its own: an agent that ends late must not take away the socket of the one after it.
+    path = folder / f"agent-{secrets.token_hex(4)}.sock"
     if len(os.fsencode(path)) > _PATH_BYTES_MAX:
-        path = Path(tempfile.mkdtemp(prefix="lockstep-")) / _SOCKET
+        path = Path(tempfile.mkdtemp(prefix="lockstep-")) / path.name
     token = secrets.token_urlsafe(32)
     return Description(job, str(folder), str(path), token, version, orphan_timeout_s, stop_timeout_s)

@@ -118,7 +118,9 @@ class Group:
 
     def kill(self) -> None:
         """End the whole group at once, and wait until it is gone: its checkpoint is about to be used again."""
-        kill_tree(self.pid)
+        # Once it has been waited for, its number may be somebody else's; not while some of its group live.
+        if self._process.poll() is None or not psutil.pid_exists(self.pid):
+            kill_tree(self.pid)
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()

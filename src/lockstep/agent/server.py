@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -77,7 +78,9 @@ class AgentServer(ThreadingHTTPServer):
     def end(self, path: str) -> None:
         """Answer no more; whoever waits for the next connection on this socket is woken by one."""
         self._over = True
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as waker:
+        # If the path is gone, nobody can come any more, and the thread that waits ends with the process.
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as waker:
+            waker.settimeout(1.0)
             waker.connect(path)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -101,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = HTTPStatus.CONFLICT, {"error": error.to_wire()}
         except LookupError as error:
             status, answer = HTTPStatus.NOT_FOUND, {"trouble": f"{error}"}
-        except (OSError, ValueError, TypeError) as error:
+        except Exception as error:
             # A full disk, no more processes, a body that says nothing: whoever asked decides what that means.
             status, answer = HTTPStatus.INTERNAL_SERVER_ERROR, {"trouble": f"{type(error).__name__}: {error}"}
         body = json.dumps(answer).encode()

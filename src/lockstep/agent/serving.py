@@ -23,6 +23,8 @@ from lockstep.agent.server import AgentServer, Request, Route
 from lockstep.runtime.spec import ReplicaSpec
 
 _DRAIN_LOOK_S = 0.1
+_ANSWERING_S = 2.0
+"""For the answer under way, before the process ends."""
 _SLEPT_S = 5.0
 """Who wakes up so much later than it wanted to was stopped itself."""
 
@@ -77,7 +79,7 @@ class Agent:
         finally:
             self._job.kill_all()
             server.end(self._description.socket)
-            answering.join()
+            answering.join(_ANSWERING_S)
             self._description.remove()
 
     def stop(self) -> None:

@@ -69,8 +69,10 @@ def start_agent(description: Description, project: Path) -> Started:
 
 def listen(description: Description) -> socket.socket:
     """A socket for an agent, for its owner alone, with its description beside it."""
-    path = Path(description.socket)
-    path.unlink(missing_ok=True)
+    path, before_it = Path(description.socket), read(Path(description.folder))
+    if before_it is not None:
+        # One that was killed has left it.
+        Path(before_it.socket).unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:

@@ -174,7 +174,7 @@ class AgentProcesses:
                 process.listed = listed[handle]
             else:
                 # It was ended and acknowledged.
-                del self._known[handle]
+                self._known.pop(handle).lose()
         for handle in listed.keys() - self._known.keys():
             # The answer to its start was lost, and it was given up.
             RemoteProcess(self._client, listed[handle]).kill()
@@ -195,7 +195,10 @@ class AgentProcesses:
             one.lose()
         self._known.clear()
         self._client.close()
-        self._client = self._new_agent()
+        try:
+            self._client = self._new_agent()
+        except OSError as error:
+            return f"{why} No other one can be started now, it is tried again: {error}"
         return f"{why} Another one is started; the {running} processes of the first one end."
 
     def _start(self, spec: ReplicaSpec, shape: dict[str, Any], *, spare: bool, gently: bool) -> RemoteProcess:

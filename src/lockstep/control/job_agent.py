@@ -58,7 +58,7 @@ class JobAgent:
     """Found or started; ended with the job."""
 
     def __init__(self, job: str, folder: Path, project: Path, run: RunSettings, term: int) -> None:
-        self._job, self._folder, self._project, self._run, self._term = job, folder, project, run, term
+        self._job, self._folder, self._project, self._run, self.term = job, folder, project, run, term
         self._started: Started | None = None
         self.client = self._found() or self.start()
 
@@ -66,7 +66,7 @@ class JobAgent:
         client = find_agent(self._folder, self._run.stop_timeout_s + _END_S)
         if client is None:
             return None
-        client.term = self._term
+        client.term = self.term
         about = client.description
         if (about.version, about.orphan_timeout_s) == (__version__, self._run.orphan_timeout_s):
             return client
@@ -79,7 +79,7 @@ class JobAgent:
         run = self._run
         about = new(self._job, self._folder, __version__, run.orphan_timeout_s, run.stop_timeout_s)
         self._started = start_agent(about, self._project)
-        self.client = AgentClient(about, self._term)
+        self.client = AgentClient(about, self.term)
         return self.client
 
     def listed(self) -> list[Listed]:

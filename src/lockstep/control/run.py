@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from lockstep.agent.client import AgentClient
 from lockstep.agent.leftovers import end_blocker, lock_holder
 from lockstep.api.loading import LoadedJob, save_code
 from lockstep.clock import wall_us
@@ -32,7 +33,7 @@ from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.spares import Shape, Spares
 from lockstep.control.supervisor import Supervisor, replica_names
 from lockstep.control.surroundings import Surroundings
-from lockstep.control.taking_over import LEASE, LEASE_S, retire, sweep, take_over
+from lockstep.control.taking_over import LEASE, LEASE_S, TERM, retire, sweep, take_over
 from lockstep.errors import RunError
 from lockstep.machine import find_java
 from lockstep.plan.fingerprints import differences
@@ -163,7 +164,7 @@ def _supervisor(
     for side in sources.values():
         # A source that others read too learns here, before the first epoch, that this job will read it.
         side.start()
-    processes = AgentProcesses(agent.client, settings, agent.start)
+    processes = AgentProcesses(agent.client, settings, partial(_next_agent, store, agent, graph.name))
     adopted = {name: processes.adopt(one) for name, one in found.replicas.items()}
     spares = Spares(store, template, settings, replica_names(settings.run.replicas), processes)
     spares.adopt(adopted, [(processes.adopt(one), Shape.from_json(one.shape)) for one in found.spares])
@@ -175,6 +176,13 @@ def _supervisor(
         lock_holder=partial(lock_holder, lock_file(place.store, place.job)),
     )
     return Supervisor(store, template, settings, sources, sinks, identity, time_steps(graph), around=around)
+
+
+def _next_agent(store: Store, agent: JobAgent, job: str) -> AgentClient:
+    """An agent for one that is gone; not if somebody else supervises by now: it would end the other's replicas."""
+    if store.fact(TERM) != str(agent.term):
+        raise _runs_already(store, f'job "{job}" is supervised by another process now')
+    return agent.start()
 
 
 def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from lockstep.agent.client import AgentSilent
+from lockstep.agent.client import ENDING, AgentSilent
 from lockstep.clock import US_PER_S
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
@@ -53,7 +53,7 @@ BUSY_SHARE = 0.1
 LOCKED = "LS0413"
 REPLACED = "LS0610"
 SILENT = "LS0680"
-_PASSING = ("LS0404", LOCKED, "LS0421", SILENT)
+_PASSING = ("LS0404", LOCKED, "LS0421", SILENT, ENDING)
 
 
 @dataclass
@@ -303,11 +303,12 @@ class Supervisor:
         if span_us < 2 * PROCESSOR_LOOK_S * US_PER_S and slot.cpu_s - before_s > BUSY_SHARE * span_us / US_PER_S:
             slot.busy_us = now
 
-    def _ended(self, slot: Slot, code: int) -> None:
+    def _ended(self, slot: Slot, code: int, *, kill: bool = True) -> None:
         """A process is gone: clear up after it, and take it out of everyone's reckoning."""
         assert slot.process is not None
         slot.error = slot.process.error()
-        slot.process.kill()
+        if kill:
+            slot.process.kill()
         pid, slot.process = slot.process.pid, None
         # Whatever it ended with: its own checkpoint is what it was outvoted about.
         slot.exit_code, slot.ended_us = EXIT_DIVERGED if slot.outvoted else code, self._steady_us()
@@ -497,7 +498,7 @@ class Supervisor:
                 process.kill()
         # Only now is the store told: whatever goes wrong there, no process is left behind, and there is time to wait.
         for (slot, _), code in zip(running, codes, strict=True):
-            self._ended(slot, -signal.SIGKILL if code is None else code)
+            self._ended(slot, -signal.SIGKILL if code is None else code, kill=False)
         with patience(PATIENCE_S):
             self._write_owed()
             self._store.release(LEASE, self._identity)

@@ -24,7 +24,8 @@ class Served:
     def __init__(self, folder: Path, orphan_timeout_s: float = 60.0) -> None:
         self.machine = PretendedMachine()
         self.description = new("a job", folder, "1", orphan_timeout_s, 5.0)
-        self.thread = AgentThread(self.description, HostedJob("a job", self.machine, orphan_timeout_s))
+        self.job = HostedJob("a job", self.machine, orphan_timeout_s)
+        self.thread = AgentThread(self.description, self.job)
         self.client = AgentClient(self.description, term=2)
 
     def end(self) -> None:
@@ -171,6 +172,53 @@ def test_an_agent_that_is_silent_does_not_hold_up_whoever_asks_and_is_not_taken_
         client.close()
     with pytest.raises(AgentGone):
         AgentClient(description).listed()
+
+
+def test_an_agent_that_drains_is_waited_for_and_then_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM to an agent, or a supervisor that stood still for longer than orphan_timeout_s."""
+    monkeypatch.setattr("lockstep.control.agents.with_jvm", lambda spec: spec)
+    now_s, first, second = 0.0, Served(tmp_path), None
+
+    def another() -> AgentClient:
+        nonlocal second
+        second = Served(tmp_path)
+        return second.client
+
+    processes = AgentProcesses(first.client, Settings(), another, elapsed_s=lambda: now_s)
+    process = processes.replica(SPEC, gently=False)
+    first.job.ending = True
+    with pytest.raises(AgentSilent, match="LS0682"):
+        first.client.listed()
+    assert processes.look() == "", "it is no reason to end anything"
+    first.thread.wait()
+    now_s += 10
+    assert "Another one is started" in processes.look() and process.exit_code() == -9
+    assert second is not None and Path(second.description.socket).exists(), "the first took only its own away"
+    second.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_agent_that_answers_with_trouble_and_one_that_cannot_be_started_now_are_passing_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, served = 0.0, Served(tmp_path)
+
+    def full() -> AgentClient:
+        raise OSError("no space left on device")
+
+    processes = AgentProcesses(served.client, Settings(), full, elapsed_s=lambda: now_s)
+    with monkeypatch.context() as patched:
+        patched.setattr(served.job, "listed", lambda: 1 / 0)
+        with pytest.raises(AgentSilent, match="ZeroDivisionError"):
+            served.client.listed()
+        assert processes.look() == ""
+    now_s += 10
+    assert processes.look() == ""
+    served.end()
+    now_s += 10
+    assert "No other one can be started now" in processes.look()
+    now_s += 10
+    assert "No other one can be started now" in processes.look(), "it is tried again"
 
 
 def test_a_description_that_is_not_understood_is_none(tmp_path: Path) -> None:
