@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,14 +32,19 @@ def end_leftovers(job_folder: Path, patience_s: float = PATIENCE_S) -> list[int]
     return [one.pid for one in left]
 
 
-def end_blocker(database: Path | None, job_folder: Path) -> int | None:
+def end_blocker(database: Path | None, job_folder: Path, replaced: int | None = None) -> int | None:
     """End a replica that is stopped inside a transaction, before anybody waits for the store; its pid if there is one.
 
-    Its agent, if it has one, sees it end; it could not be asked by whoever has no term yet.
+    Its agent, if it has one, sees it end; it could not be asked by whoever has no term yet. ``replaced`` is a
+    supervisor whose place is being taken: stopped there, it would keep everybody waiting. Its agent lives on.
     """
     holder = lock_holder(database)
     if holder is None or not holder.stopped:
         return None
+    if replaced is not None and holder.pids[0] == replaced:
+        with suppress(ProcessLookupError):
+            os.kill(replaced, signal.SIGKILL)
+        return replaced
     for pid in holder.pids:
         try:
             if _is_driver(psutil.Process(pid), job_folder):

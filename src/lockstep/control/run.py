@@ -51,6 +51,7 @@ from lockstep.store.home import job_folder
 from lockstep.store.opening import absolute, lock_file, open_store
 from lockstep.store.protocols import Store
 
+_LOCK = "supervisor.lock"
 _LEASE_POLL_S = 0.1
 
 
@@ -85,13 +86,15 @@ def prepare_run(
     store = open_store(address, graph.name)
     shared = lock_file(address, graph.name) is None
     identity = f"{os.getpid()}@{socket.gethostname()}" if shared else str(os.getpid())
+    replaced = _supervisor_pid(folder, graph.name) if replace_supervisor else None
     lock = _locked(folder, store, graph.name, replace=replace_supervisor)
     agent: JobAgent | None = None
     try:
         if shared:
             _only_here(store, identity, graph.name, replace=replace_supervisor)
         here = job_folder(folder, graph.name)
-        term = run(take_over(store, identity, partial(end_blocker, lock_file(address, graph.name), here)))
+        blocker = partial(end_blocker, lock_file(address, graph.name), here, replaced)
+        term = run(take_over(store, identity, blocker))
         agent = JobAgent(graph.name, here, project.resolve(), settings.run, term)
         supervisor = _ready(loaded, graph, settings, store, project, identity, agent)
     except BaseException:
@@ -225,16 +228,27 @@ def _locked(folder: Path, store: Store, job: str, *, replace: bool) -> IO[str]:
     """
     own = job_folder(folder, job)
     own.mkdir(parents=True, exist_ok=True)
-    path = own / "supervisor.lock"
+    path = own / _LOCK
     if replace:
         path.unlink(missing_ok=True)
-    handle = path.open("w", encoding="utf-8")
+    handle = path.open("a", encoding="utf-8")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         handle.close()
         raise _runs_already(store, f'job "{job}" is already running in this folder') from None
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
     return handle
+
+
+def _supervisor_pid(folder: Path, job: str) -> int | None:
+    """Who locked the job last on this host; its lease may have expired long ago."""
+    try:
+        return int((job_folder(folder, job) / _LOCK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def _only_here(store: Store, identity: str, job: str, *, replace: bool) -> None:
