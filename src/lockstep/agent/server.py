@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import re
 import socket
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from lockstep.errors import LockstepError, RunError
+from lockstep.security import is_same_token
 
 BODY_BYTES_MAX = 4_000_000
 """A replica's spec with all its settings has some thousands."""
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise ValueError(f"a body of {length} bytes; at most {BODY_BYTES_MAX} are read")
         body = self.rfile.read(length)
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(given.encode(), self.server.token.encode()):
+        if not is_same_token(given, self.server.token):
             raise RunError(
                 "LS0683",
                 "the agent does not know this token",

@@ -53,7 +53,7 @@ from lockstep.connect.sinks.order import (
     schema_text,
 )
 from lockstep.connect.sinks.publication_memory import PublicationMemory, comparable
-from lockstep.connect.sinks.schemas import check_key, check_names, without_nullability
+from lockstep.connect.sinks.schemas import check_key, check_names, check_unchanged, without_nullability
 from lockstep.connect.sinks.staging import FileStager, parse_staged, staged_stem
 from lockstep.connect.specs import DeltaSink
 from lockstep.errors import ConnectError
@@ -177,18 +177,7 @@ class DeltaSinkSide:
 
         there = _types(self._table.refresh().schema().to_json())
         wanted = _types(Schema.from_arrow(with_epoch(schema)).to_json())
-        wrong = [
-            f"{name} should be {type_} and is {there.get(name, 'not there')}"
-            for name, type_ in wanted.items()
-            if there.get(name) != type_
-        ]
-        if wrong:
-            raise ConnectError(
-                "LS0512",
-                f"{self._table.place} was changed since it was made",
-                why="; ".join(wrong) + ".",
-                hint="change it back, or write to a new table.",
-            )
+        check_unchanged(self._table.place, there, wanted, "change it back")
 
     def _find(self, epoch: int) -> tuple[Publication, str] | None:
         """What holds for an epoch, and the mark of the call that committed it; None if it is free."""

@@ -28,7 +28,7 @@ from lockstep.connect.sinks.order import (
 )
 from lockstep.connect.sinks.postgres_server import PATIENCE_S, Server, import_psycopg, run
 from lockstep.connect.sinks.postgres_values import column_type, from_postgres, selected, to_postgres
-from lockstep.connect.sinks.schemas import check_key, check_names, without_nullability
+from lockstep.connect.sinks.schemas import check_key, check_names, check_unchanged, without_nullability
 from lockstep.connect.specs import PostgresSink
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
@@ -160,18 +160,7 @@ class PostgresSinkSide:
         )
         there = dict(run(connection, query, (self._names.text(self._names.table),)).fetchall())
         wanted = {field.name: column_type(field.type) for field in schema} | {EPOCH_COLUMN: "bigint"}
-        wrong = [
-            f"{name} should be {type_} and is {there.get(name, 'not there')}"
-            for name, type_ in wanted.items()
-            if there.get(name) != type_
-        ]
-        if wrong:
-            raise ConnectError(
-                "LS0512",
-                f"table {self._spec.table} in Postgres was changed since it was made",
-                why="; ".join(wrong) + ".",
-                hint="change it back (ALTER TABLE), or write to a new table.",
-            )
+        check_unchanged(f"table {self._spec.table} in Postgres", there, wanted, "change it back (ALTER TABLE)")
 
     def _create(self, connection: Connection, schema: pa.Schema) -> None:
         columns = [f"{quoted(field.name)} {column_type(field.type)}" for field in schema]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -33,6 +33,22 @@ def check_same(place: str, made_for: pa.Schema, wanted: pa.Schema) -> None:
         why="; ".join(changes or ["the order of the columns is another"]) + ".",
         hint="write to a new place, or give the job its old columns back.",
     )
+
+
+def check_unchanged(place: str, there: Mapping[str, str], wanted: Mapping[str, str], change_back: str) -> None:
+    """LS0512 if somebody changed a table since it was made: each column has to be there, in its type."""
+    wrong = [
+        f"{name} should be {type_} and is {there.get(name, 'not there')}"
+        for name, type_ in wanted.items()
+        if there.get(name) != type_
+    ]
+    if wrong:
+        raise ConnectError(
+            "LS0512",
+            f"{place} was changed since it was made",
+            why="; ".join(wrong) + ".",
+            hint=f"{change_back}, or write to a new table.",
+        )
 
 
 def check_key(place: str, key: Sequence[str], schema: pa.Schema) -> None:
