@@ -100,10 +100,16 @@ def test_replicas_outlive_their_supervisor_and_a_job_outlives_its_agent(start: S
     agent = agent_pid(folder)
     assert agent is not None
     os.kill(agent, signal.SIGKILL)
-    append(tmp_path, RECORDS[300:])
-    third.wait_until(lambda: is_published(third, 500), PATIENCE_S, "going on with another agent")
+    append(tmp_path, RECORDS[300:400])
+    ended = {pid for pid, _ in running.values()}
+    third.wait_until(
+        lambda: third.all_run() and not ended & {pid for pid, _ in replicas(third).values()},
+        PATIENCE_S,
+        "starting the replicas with another agent",
+    )
     assert len(events(third, "agent-lost")) == 1
-    assert not {pid for pid, _ in running.values()} & {pid for pid, _ in replicas(third).values()}
+    append(tmp_path, RECORDS[400:])
+    third.wait_until(lambda: is_published(third, 500), PATIENCE_S, "going on with another agent")
 
     published = list(Reader(tmp_path / "out").epochs())
     assert order(published) == [] and once(published) == []
