@@ -167,6 +167,9 @@ class AgentClient:
             raise self._broken(error) from None
         if response.status == http.HTTPStatus.OK:
             return answer
+        if response.status == http.HTTPStatus.NOT_FOUND and self.contact.host:
+            # Nobody commanded it for long, and it has ended the job's processes: as one that is gone.
+            raise self._gone(LookupError(answer.get("trouble", "")))
         said = from_wire(answer.get("error", ""))
         if said is not None and said.code == ENDING:
             # It drains, and is gone in a moment; until then nothing can be told to it.

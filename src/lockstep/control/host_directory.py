@@ -43,8 +43,6 @@ class HostDirectory:
         self._ready: dict[str, Contact] = {}
         self._unfit: dict[str, str] = {}
         """Why a host is not used, by its name."""
-        self._lost: set[str] = set()
-        """Agents that were found dead before their announcement was gone."""
         self._looked = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="hosts", daemon=True)
@@ -52,13 +50,11 @@ class HostDirectory:
 
     def contacts(self) -> Mapping[str, Contact]:
         """Those that have what the job needs."""
-        return {name: one for name, one in self._ready.copy().items() if one.instance not in self._lost}
+        return self._ready.copy()
 
     def lost(self, host: str, why: str) -> str:
-        """It is not used any more, until another agent is announced there."""
-        contact = self._ready.get(host)
-        if contact is not None:
-            self._lost.add(contact.instance)
+        """It does not answer, or has forgotten the job: it is used again once it has taken it up anew."""
+        self._ready.pop(host, None)
         return why
 
     def wait(self) -> None:
