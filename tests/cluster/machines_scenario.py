@@ -46,7 +46,9 @@ class Scene:
         return JobRun(Run("totals", text, replicas=2, settings=SETTINGS, store=self.there.store), self.folder)
 
     def send(self, count: int) -> None:
-        orders = [{"user": f"u{n % 7}", "amount": n} for n in range(len(self.sent), len(self.sent) + count)]
+        orders: list[dict[str, Any]] = [
+            {"user": f"u{n % 7}", "amount": n} for n in range(len(self.sent), len(self.sent) + count)
+        ]
         for partition in range(2):
             mine = [json.dumps(one) for one in orders if one["amount"] % 2 == partition]
             self.broker.transaction("orders", mine, partition)

@@ -100,7 +100,7 @@ def cluster(folder: Path, machines: int = 3) -> Iterator[Cluster]:
     with ExitStack() as stack:
         made = stack.enter_context(hosts(machines + 1, folder))
         there = stack.enter_context(services.running("kafka", "zookeeper=3", folder=folder / "services", on=made[-1:]))
-        one = Cluster(made[:-1], there, new_token())
+        one = Cluster(made[:-1], {str(name): server for name, server in there.items()}, new_token())
         os.environ[TOKEN_VARIABLE] = one.token
         try:
             for host in one.machines:

@@ -74,6 +74,7 @@ class PreparedRun:
     supervisor: Supervisor
     compactor: Compactor
     agents: Agents
+    processes: AgentProcesses
     claim: Claim
 
 
@@ -151,21 +152,27 @@ def coordinated(
             agents.wait()
             if is_first:
                 probe_places(graph, agents.clients())
-        supervisor = _supervisor(graph, order, settings, project, claim, agents)
+        processes = AgentProcesses(agents, graph.name, claim.term, settings, partial(_last_host, store))
+        supervisor = _supervisor(graph, order, settings, project, claim, agents, processes)
     except BaseException:
         agents.leave()
         raise
     folders = [project / step.spec.path for step in graph.sinks if isinstance(step.spec, FilesSink)]
     tables = [DeltaTidier(step.spec, project) for step in graph.sinks if isinstance(step.spec, DeltaSink)]
     compactor = Compactor(folders, settings.run, store, tables)
-    return PreparedRun(graph, settings, store, supervisor, compactor, agents, claim)
+    return PreparedRun(graph, settings, store, supervisor, compactor, agents, processes, claim)
 
 
 def _supervisor(
-    graph: Graph, order: RunOrder, settings: Settings, project: Path, claim: Claim, agents: Agents
+    graph: Graph,
+    order: RunOrder,
+    settings: Settings,
+    project: Path,
+    claim: Claim,
+    agents: Agents,
+    processes: AgentProcesses,
 ) -> Supervisor:
     store, template = claim.store, order.template()
-    processes = AgentProcesses(agents, graph.name, claim.term, settings, partial(_last_host, store))
     is_new = isinstance(agents, JobAgent) and agents.is_new
     running = [] if is_new else processes.running()
     found = sorted_out(running, template.likeness, replica_names(settings.run.replicas))
@@ -253,6 +260,7 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
             prepared.agents.forget()
         else:
             prepared.agents.end()
+        prepared.processes.close()
         prepared.claim.close()
     note_stopped(prepared.store)
     if supervisor.failure is not None:

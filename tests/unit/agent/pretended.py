@@ -71,9 +71,9 @@ class PretendedMachine:
 HERE = Here(Path("/p"), Path("/p/.lockstep"))
 
 
-def hosted(job: str, machine: PretendedMachine, orphan_timeout_s: float) -> HostedJob:
+def hosted(job: str, machine: PretendedMachine, orphan_timeout_s: float, here: Here = HERE) -> HostedJob:
     """A job whose processes are none."""
-    return HostedJob(job, machine, HERE, orphan_timeout_s=orphan_timeout_s)
+    return HostedJob(job, machine, here, orphan_timeout_s=orphan_timeout_s)
 
 
 class AgentThread:
@@ -102,7 +102,7 @@ def started(machine: PretendedMachine) -> Callable[[Description, Path], AgentThr
     """In place of :func:`lockstep.agent.starting.start_agent`."""
 
     def start(description: Description, project: Path) -> AgentThread:
-        del project
-        return AgentThread(description, hosted(description.job, machine, description.orphan_timeout_s))
+        here = Here(project, Path(description.folder).parent.parent)
+        return AgentThread(description, hosted(description.job, machine, description.orphan_timeout_s, here))
 
     return start
