@@ -24,6 +24,11 @@ AGAIN_S = 2.0
 LOOK_S = 0.5
 
 
+def command(order: Path, project: Path, identity: str) -> list[str]:
+    """How the process is started."""
+    return [sys.executable, "-m", MODULE, str(order), str(project), identity]
+
+
 class Candidate:
     """Kept running for as long as the job is wanted. It ends with this process, and with this thread."""
 
@@ -86,10 +91,9 @@ class Candidate:
     def _start(self) -> None:
         self._started_s = self._elapsed_s()
         self._number = time.time_ns()
-        words = [sys.executable, "-m", MODULE, str(self._folder / ORDER_FILE), str(self._project), self._identity]
         with opened_log(self._folder / LOG) as log:
             self._process = subprocess.Popen(
-                words,
+                command(self._folder / ORDER_FILE, self._project, self._identity),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
