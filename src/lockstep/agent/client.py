@@ -21,6 +21,8 @@ LOOK_TIMEOUT_S = 1.0
 """For a look at all processes, ten times a second: what was seen before holds meanwhile."""
 ACT_TIMEOUT_S = 20.0
 """For a command. Ending a process waits until it is gone, five seconds at most; the rest is for a busy machine."""
+ACT_ELSEWHERE_TIMEOUT_S = 7.0
+"""On another host, which may be cut off: whoever commands has a lease to renew meanwhile."""
 UPLOAD_TIMEOUT_S = 60.0
 """For each piece of a bundle to be taken, and for it to be unpacked."""
 
@@ -128,8 +130,10 @@ class AgentClient:
         return "/".join([self._job_path(), "processes", handle, what]).rstrip("/")
 
     def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = ACT_TIMEOUT_S
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
+        if timeout_s is None:
+            timeout_s = ACT_ELSEWHERE_TIMEOUT_S if self.contact.host else ACT_TIMEOUT_S
         had_one = self._connection is not None
         text = json.dumps(body or {}).encode()
         try:

@@ -7,6 +7,7 @@ started it (``boot.end_with_parent``), and what happens in one thread needs no l
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -22,6 +23,8 @@ from lockstep.store.names import checked_name
 
 DRAIN_LOOK_S = 0.1
 """How often it is looked whether replicas that finish their epoch have ended."""
+_HANDLE = re.compile(r"[A-Za-z0-9]{1,64}")
+"""It becomes the name of a folder."""
 FORGOTTEN_MAX = 1000
 """Handles of processes that are gone, so that an order that comes late starts none of them again."""
 
@@ -199,6 +202,8 @@ class HostedJob:
         """Start a process, once for each handle: a repeated order gets the answer of the first."""
         held = self._held.get(handle)
         if held is None:
+            if _HANDLE.fullmatch(handle) is None:
+                raise ValueError(f"{handle!r} is no handle")
             if handle in self._forgotten:
                 raise ProcessLookupError(f"process {handle} has been started, and is gone")
             full, machine = self._here.filled(spec, handle), self._machine

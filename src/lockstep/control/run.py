@@ -33,7 +33,7 @@ from lockstep.control.spares import Shape, Spares
 from lockstep.control.supervisor import Supervisor, replica_names
 from lockstep.control.surroundings import Surroundings
 from lockstep.control.taking_over import TERM, retire, sweep
-from lockstep.errors import StoreError
+from lockstep.errors import RunError, StoreError
 from lockstep.machine import find_java
 from lockstep.plan.graph import Graph
 from lockstep.plan.joins import TableJoin
@@ -265,6 +265,25 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
     note_stopped(prepared.store)
     if supervisor.failure is not None:
         raise supervisor.failure
+
+
+def hand_over(prepared: PreparedRun) -> None:
+    """End here without stopping the job: whoever waits on one of its hosts coordinates it. LS0689 without hosts."""
+    is_elsewhere = isinstance(prepared.agents, HostDirectory)
+    if is_elsewhere:
+        prepared.agents.forget()
+    else:
+        prepared.agents.leave()
+    prepared.processes.close()
+    prepared.claim.give_back()
+    if not is_elsewhere:
+        note_stopped(prepared.store)
+        raise RunError(
+            "LS0689",
+            "there is no host to hand the job over to",
+            why="without agents on other hosts, the job is coordinated by `lockstep run` itself.",
+            hint="start `lockstep agent` on the hosts, with a store that all of them reach; or leave out --detach.",
+        )
 
 
 class _Wanted:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.bench.hosts.bench import played
+from lockstep.bench.hosts.play import EVENTS
 from lockstep.bench.statistics import percentile
 from lockstep.bench.workspace import say_to_stderr
 from lockstep.clock import US_PER_S
@@ -26,6 +27,8 @@ _NAMES = {
     "cable": "cable pulled",
     "leader": "leader killed",
     "coordinator": "coordinator killed",
+    "member": "member killed",
+    "broker": "broker killed",
 }
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Lockstep on three hosts</title>
 <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:980px;margin:2em auto;padding:0 1em;color:#111827}}
@@ -35,11 +38,13 @@ table{{border-collapse:collapse}}td,th{{padding:.25em 1em .25em 0;text-align:lef
 """
 
 
-def run_cluster_demo(report: Path, picture: Path | None, *, keep: bool, as_json: bool) -> int:
+def run_cluster_demo(
+    report: Path, picture: Path | None, *, keep: bool, as_json: bool, events: tuple[str, ...] = EVENTS
+) -> int:
     """Run it; the exit code is 0 only if nothing was lost and nothing came twice."""
     folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-cluster-"))
     try:
-        found = played(folder, say_to_stderr(), warm_up_s=10.0)
+        found = played(folder, say_to_stderr(), events, warm_up_s=10.0)
         keep = keep or bool(complaints(found))
         drawn = draw(found)
         report.write_text(page(found, drawn), encoding="utf-8")

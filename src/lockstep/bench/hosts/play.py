@@ -88,6 +88,8 @@ class Play:
             "cable": self._cut_off,
             "leader": self._kill_leader,
             "coordinator": self._kill_coordinator,
+            "member": self._kill_member,
+            "broker": self._kill_broker,
         }
         self._quiet(BEFORE_S)
         event = acts[name]()
@@ -169,6 +171,25 @@ class Play:
         figures = {"own_outage_s": writer.longest_s}
         text = f"ZooKeeper's leader killed with -9; a plain writer beside it paused for {writer.longest_s:.2f} s"
         return Event("leader", at_us, text, figures=figures)
+
+    def _kill_member(self) -> Event:
+        nodes = self._there.servers["zookeeper"].nodes
+        member = next(one for one in nodes if zookeeper_mode(*_parts(one.address)) == "follower")
+        at_us = wall_us()
+        member.kill()
+        self._quiet(5.0)
+        member.start()
+        member.wait()
+        return Event("member", at_us, "a ZooKeeper that does not lead killed with -9, and started again after 5 s")
+
+    def _kill_broker(self) -> Event:
+        (broker,) = self._there.servers["kafka"].nodes
+        at_us = wall_us()
+        broker.kill()
+        broker.start()
+        broker.wait()
+        back_s = self._until("the output to go on", lambda: self.observer.seen()[-1][1] > wall_us() - US_PER_S)
+        return Event("broker", at_us, "the broker killed with -9 and started again", back_s=back_s)
 
     def _kill_coordinator(self) -> Event:
         store = self.run.store

@@ -87,4 +87,11 @@ lets the replicas finish their epoch and ends them. That it takes longer has a r
 status`: an epoch that takes long, or a store that does not answer. It will stop; or end the process
 that the message names.""",
     ),
+    "LS0689": Page(
+        "A job can only be handed over to hosts",
+        """\
+`lockstep run --detach` sends a job to the hosts that share its store and ends; one of them coordinates
+it from then on. On one host nobody would: let `lockstep run` run there, under a service manager if it
+has to outlive a terminal.""",
+    ),
 }
