@@ -79,7 +79,11 @@ class Scene:
 
     def directory(self, term: int = 1) -> HostDirectory:
         made = HostDirectory(self.order, term, self.folder / "here", self.store)
-        made.wait()
+        try:
+            made.wait()
+        except RunError:
+            made.forget()
+            raise
         return made
 
 
