@@ -33,6 +33,8 @@ _TICK_S = 0.01
 _SAME_MOMENT_US = 20_000
 """Records that arrive so close together were published together."""
 _WAIT_S = 20.0
+_ONLY_SERIOUS = 2
+"""Of what the client says: lost connections are what the play is about."""
 
 
 def make_topics(servers: str) -> None:
@@ -56,7 +58,9 @@ class Feeder(threading.Thread):
 
     def __init__(self, servers: str, per_s: float) -> None:
         super().__init__(name="feeder", daemon=True)
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "all"})
+        self._producer = Producer(
+            {"bootstrap.servers": servers, "linger.ms": 5, "acks": "all", "log_level": _ONLY_SERIOUS}
+        )
         self._per_s = per_s
         self._ended = threading.Event()
         self.begun_us = 0
@@ -98,6 +102,7 @@ class Observer(threading.Thread):
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 50,
+                "log_level": _ONLY_SERIOUS,
             }
         )
         self._consumer.subscribe([TOTALS])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -256,7 +257,9 @@ class _Writer(threading.Thread):
         from kazoo.retry import KazooRetry
 
         retry = KazooRetry(max_tries=-1, delay=0.02, backoff=1.5, max_delay=0.1)
-        client = KazooClient(hosts=self._members, timeout=4.0, connection_retry=retry)
+        silent = logging.getLogger("lockstep.bench.writer")
+        silent.setLevel(logging.CRITICAL + 1)
+        client = KazooClient(hosts=self._members, timeout=4.0, connection_retry=retry, logger=silent)
         client.start(30)
         client.create("/writer", ephemeral=True)
         last_s = time.monotonic()
