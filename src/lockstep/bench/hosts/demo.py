@@ -19,7 +19,7 @@ from lockstep.clock import US_PER_S
 from lockstep.observe.svg import Drawing, Panel, Scale
 
 EXIT_OK, EXIT_NOT_AS_PROMISED, EXIT_INTERRUPTED = 0, 1, 130
-_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 78, 940, 84, 360
+_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 78, 940, 70, 350
 _COLOUR = "#0f766e"
 _SHOWN_BEFORE_S = 15.0
 _NAMES = {
@@ -85,12 +85,15 @@ def draw(found: dict[str, Any]) -> str:
     end_s, top_s = max(at_s for at_s, _ in points), max(latency_s for _, latency_s in points)
     drawing = Drawing(_WIDTH, _BOTTOM + 50)
     panel = Panel(drawing, Scale(0, end_s, _LEFT, _RIGHT), Scale(0, top_s * 1.1, _BOTTOM, _TOP))
-    panel.grid(["age of the newest order when its total was there to be read, in seconds"])
+    panel.grid([])
+    drawing.text(8, 22, "age of the newest order when its total was there to be read, in seconds")
     panel.curve(points, _COLOUR, filled=True)
     for number, event in enumerate(found["events"]):
         at_s = (event["at_us"] - zero_us) / US_PER_S
         panel.down(at_s, dashes="3 3")
-        drawing.text(panel.x.px(at_s) + 4, _TOP - 34 + 15 * (number % 3), _NAMES.get(event["name"], event["name"]))
+        is_last = at_s > 0.8 * end_s
+        x, anchor = panel.x.px(at_s) + (-4 if is_last else 4), "end" if is_last else "start"
+        drawing.text(x, _TOP - 4 - 14 * (number % 2), _NAMES.get(event["name"], event["name"]), anchor=anchor)
     panel.foot("seconds")
     return drawing.svg()
 
