@@ -40,12 +40,11 @@ def agent(
 ) -> None:
     """Make this host one of those that jobs run on, until it is stopped (Ctrl-C lets replicas finish their epoch).
 
-    Start one on every host, with the same store and the same token (`lockstep token`). From then on `lockstep run` in a
-    project with that store places the replicas of a job on different hosts, and `lockstep stop` ends it. If a host
-    dies, its replicas are started on another one; if whoever coordinates dies, another host goes on.
+    Start one on every host, with the same store and the same token (`lockstep token`).
 
-    It listens on loopback unless told otherwise, and on other addresses only with a token or certificates ([hosts] in
-    lockstep.toml).
+    From then on `lockstep run` in a project with that store places the replicas of a job on different hosts.
+
+    It listens on loopback unless told otherwise, and on other addresses only with a token or certificates.
 
     [bold]Examples[/bold]
 
@@ -71,12 +70,12 @@ def agent(
             why="hosts find each other by a store that all of them reach.",
             hint="lockstep agent --store zookeeper://HOST:2181/lockstep (`lockstep services up zookeeper` starts one).",
         )
+    called = checked_name("host", name or platform.node())
     token = load_token(Path(settings.hosts.token_file).expanduser() if settings.hosts.token_file else None)
     tls = tls_files(settings.hosts)
     listening = _listening(listen, has_token=token is not None, settings=settings.hosts)
     host, port = listening.getsockname()[:2]
     check_listening(host, has_token=token is not None, asks_for_certificates=tls is not None)
-    called = checked_name("host", name or platform.node())
     reached = f"{'https' if tls is not None else 'http'}://{host}:{port}"
     one = HostAgent(Host(called, place, address, reached, settings.hosts))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -95,8 +94,12 @@ def _listening(where: str, *, has_token: bool, settings: HostSettings) -> socket
         host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port = "", None
-    if not host or port is None:
-        raise EnvironmentError_("LS0034", f'"{where}" is no address to listen on', hint="write it as HOST:PORT.")
+    if not host or port is None or host in ("0.0.0.0", "::"):  # noqa: S104 - refused
+        raise EnvironmentError_(
+            "LS0034",
+            f'"{where}" is no address to listen on',
+            hint="write it as HOST:PORT, with the address by which other hosts reach this one.",
+        )
     from lockstep.security import check_listening
 
     check_listening(host, has_token=has_token, asks_for_certificates=bool(settings.tls_certificate))
