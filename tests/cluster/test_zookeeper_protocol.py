@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.clock import US_PER_S, wall_us
 from lockstep.errors import StoreError
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.store.opening import address_in, list_jobs, open_hosts, open_store
-from lockstep.store.protocols import Entry, Hosts, Item, Store
+from lockstep.store.protocols import Entry, Hosts, Item, Progress, Store
 from lockstep.store.zookeeper.client import REQUEST_BYTES_MAX
 from tests.unit.store.same_answers import HandClock, assert_same_answers
 from tests.unit.store.test_store_hosts import *  # noqa: F403
@@ -68,3 +69,16 @@ def test_an_epoch_that_is_too_large_is_refused_before_it_is_sent(store: Store) -
     assert store.head() is None
     large = Entry(0, 0, {"in": {f"{partition}": partition for partition in range(60_000)}})
     assert store.seal(large, holder).cut == large.cut, "packed, it fits"
+
+
+def test_what_a_host_says_whose_clock_is_minutes_off_is_as_old_as_it_is(store_address: str) -> None:
+    store = open_store(store_address, "job")
+    for minutes in (-5, 5):
+        theirs_us = wall_us() + minutes * 60 * US_PER_S
+        holder = store.begin("r0", pid=1)
+        said = Progress("r0", holder.incarnation, 1, "running", 7, updated_us=theirs_us, moved_us=theirs_us - US_PER_S)
+        store.report(said)
+        (found,) = store.progress()
+        assert abs(found.updated_us - wall_us()) < 3 * US_PER_S
+        assert found.updated_us - found.moved_us == US_PER_S
+    store.close()

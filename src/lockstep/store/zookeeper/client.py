@@ -62,6 +62,8 @@ class Node:
     """When it was made, in the ensemble's own order of all changes."""
     session: int
     """Whose node it is, if it goes with a session; 0 if not."""
+    modified_us: int = 0
+    """When it was changed last, by the clock of whoever led the ensemble then."""
 
 
 @dataclass(frozen=True)
@@ -325,7 +327,7 @@ def _node(read: tuple[bytes, Any] | None) -> Node | None:
     if read is None:
         return None
     value, stat = read
-    return Node(value, stat.version, stat.czxid, stat.ephemeralOwner or 0)
+    return Node(value, stat.version, stat.czxid, stat.ephemeralOwner or 0, stat.mtime * 1000)
 
 
 def _transaction(kazoo: Any, operations: Sequence[Operation]) -> Any:

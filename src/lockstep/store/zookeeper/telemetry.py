@@ -4,11 +4,12 @@ events. Written late, by the thread of :mod:`lockstep.store.zookeeper.outbox`.""
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 
-from lockstep.clock import Clock
+from lockstep.clock import Clock, wall_us
 from lockstep.credentials import without_secrets
 from lockstep.observe.histogram import Histogram
 from lockstep.store import record
@@ -23,6 +24,10 @@ from lockstep.store.zookeeper.replicas import incarnation_of
 PUBLISHED_MAX = 5_000
 EVENTS_MAX = 2_000
 """An ensemble keeps everything in memory, and copies it to whoever joins: fewer are kept than in a file."""
+COMPARISON_INTERVAL_S = 30.0
+"""How often clocks are compared. Hosts' clocks run apart slowly; they are set seldom."""
+CLOCKS_APART_US = 2_000_000
+"""A smaller difference is left: words are written a little later than they were stamped."""
 PROGRESS, DIGESTS, PUBLISHED, EVENTS = "progress", "digests", "published", "events"
 
 
@@ -33,6 +38,8 @@ class ZookeeperTelemetry(ZookeeperLeases):
         super().__init__(address, job, clock)
         self._outbox = Outbox(self._see_to_leases)
         self._states: dict[str, tuple[int, str]] = {}
+        self._ahead_of_ensemble_us = 0
+        self._next_comparison_s = 0.0
 
     def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
         """Take or renew a lease; from then on a thread sees to it that it ends in time."""
@@ -57,8 +64,21 @@ class ZookeeperTelemetry(ZookeeperLeases):
         self._outbox.wait(PROGRESS)
         call = self._call()
         paths = [self._at("progress", name) for name in call.children(self._at("progress"))]
-        said = [Progress(**unpacked(node.value)) for node in call.look_all(paths) if node is not None]
+        # A clock that is moved by hand, in a test, says nothing about the ensemble's.
+        ahead_us = self._ahead_us(call) if self._clock is wall_us else None
+        said = [_by_this_clock(node, ahead_us) for node in call.look_all(paths) if node is not None]
         return sorted(said, key=lambda one: one.replica)
+
+    def _ahead_us(self, call: Call) -> int:
+        """How far this host's clock is ahead of the ensemble's; found out by a write, now and then."""
+        if time.monotonic() >= self._next_comparison_s:
+            path = self._at("clock")
+            call.make(path)
+            while not call.put(change(path, b"", -1)).done:
+                call.again()
+            self._ahead_of_ensemble_us = self._clock() - call.value(path).modified_us
+            self._next_comparison_s = time.monotonic() + COMPARISON_INTERVAL_S
+        return self._ahead_of_ensemble_us
 
     def add_digests(self, digests: Sequence[Digest]) -> None:
         """Keep these digests, those of an epoch at once."""
@@ -203,6 +223,19 @@ class _Event:
     """By which it is known again."""
     tried: int | None = None
     """The first number under which it may have been written."""
+
+
+def _by_this_clock(node: Node, ahead_us: int | None) -> Progress:
+    """What a replica said, with stamps as this host's clock would have set them: those of hosts may differ by minutes.
+
+    It was stamped when it was written, and the ensemble knows when that was.
+    """
+    said = Progress(**unpacked(node.value))
+    apart_us = 0 if ahead_us is None else node.modified_us - said.updated_us + ahead_us
+    if abs(apart_us) < CLOCKS_APART_US:
+        return said
+    stamps = {name: getattr(said, name) for name in ("updated_us", "moved_us", "active_us", "begun_us")}
+    return replace(said, **{name: stamp + apart_us for name, stamp in stamps.items() if stamp})
 
 
 def _put(path: str, found: Node | None, body: bytes) -> Operation:
