@@ -1,4 +1,4 @@
-"""`lockstep services`: real servers (Kafka, ZooKeeper, Postgres, Spark) for development and tests, for as long as it runs."""
+"""`lockstep services`: real servers (Kafka, ZooKeeper, Postgres, Spark) for tests, for as long as it runs."""
 
 from __future__ import annotations
 

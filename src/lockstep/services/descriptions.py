@@ -251,7 +251,7 @@ def _spark(hosts: Sequence[str], tools: Tools, folder: Path, ports: Sequence[int
     """A standalone master, and a worker on each of ``hosts``; the master is on the first of them."""
     first, (port, page, *pages) = hosts[0], ports
     # Workers are asked for the first three times within some seconds, and the master boots meanwhile.
-    words = ("--host", first, "--port", str(port), "--webui-port", str(page))
+    words: tuple[str, ...] = ("--host", first, "--port", str(port), "--webui-port", str(page))
     ready: Callable[[str, int], bool] = lambda host, _port: readiness.spark_master_serves(host, page)  # noqa: E731
     nodes = [_spark_node("spark-master", first, port, tools, folder / "master", "master.Master", words, ready)]
     for index, host in enumerate(hosts):

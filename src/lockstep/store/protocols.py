@@ -151,6 +151,9 @@ BOOTING = frozenset({"starting", "seeding"})
 """States of a replica that has not."""
 
 
+NO_EXECUTORS = -1
+
+
 @dataclass(frozen=True)
 class Progress:
     """What one replica last said of itself. ``epoch`` is the newest epoch it has committed (-1: none).
@@ -180,6 +183,10 @@ class Progress:
     moved_us: int = 0
     """When ``epoch`` last changed."""
     note: str = ""
+    executors: int = NO_EXECUTORS
+    """How many executors Spark has for it; :data:`NO_EXECUTORS` where the master is local and needs none."""
+    executors_lost: int = 0
+    """How many of them died since the replica started."""
 
 
 class Incarnations(Protocol):

@@ -27,11 +27,15 @@ class Executor:
 
 
 def executors(session: SparkSession) -> list[Executor]:
-    """All that this session has had (Spark remembers a hundred of those that are gone); none if the JVM is gone."""
+    """All that this session has had, once they can compute; none if the JVM is gone.
+
+    Of those that are gone Spark remembers a hundred.
+    """
     try:
         found = session.sparkContext._jsc.sc().statusStore().executorList(False)
         listed = [found.apply(number) for number in range(found.size())]
-        return [_executor(one) for one in listed if one.id() != _DRIVER]
+        known = [_executor(one) for one in listed if one.id() != _DRIVER]
+        return [one for one in known if one.host or one.removed]
     except (Py4JError, OSError):
         return []
 
@@ -61,7 +65,8 @@ def on_each(session: SparkSession, targets: Sequence[Executor], function: Callab
     tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").apply(jvm.java.lang.Object._java_lang_class)
     placed = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), tag)
     rdd: RDD[str] = RDD(jvm.org.apache.spark.api.java.JavaRDD(placed, tag), context, serializer)
-    return rdd.map(function).collect()
+    answers: list[T] = rdd.map(function).collect()
+    return answers
 
 
 def _java_list(jvm: Any, values: Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""What Spark is told where tasks do not run in the replica's own JVM: a standalone master, `local-cluster`, YARN, ..."""
+"""What Spark is told where tasks do not run in the replica's own JVM: standalone masters, `local-cluster`, YARN."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cluster_conf(settings: SparkSettings, replicas: int, java_options: str) -> d
 
 
 def _cores(settings: SparkSettings, replicas: int) -> dict[str, str]:
-    """The first application takes all cores of a standalone cluster otherwise, and the second replica waits for ever."""
+    """Else the first application takes all cores of a standalone cluster, and the second replica waits for ever."""
     if _CORES in settings.conf:
         return {_CORES: settings.conf[_CORES]}
     if not settings.master.startswith("spark://"):
