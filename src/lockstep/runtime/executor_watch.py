@@ -155,7 +155,7 @@ class ExecutorWatch(threading.Thread):
         try:
             for _ in range(ROUNDS_MAX):
                 answers = on_each(self._session, targets, asked.answered)
-                if (refusal := unshared(asked, answers) or self._not_alike(answers)) is not None:
+                if (refusal := unshared(asked, answers) or why_not_alike(answers, self._embedded)) is not None:
                     raise refusal
                 if len({(one.host, one.where) for one in answers}) == len(targets):
                     return True
@@ -167,15 +167,6 @@ class ExecutorWatch(threading.Thread):
         finally:
             forget(asked)
         return False
-
-    def _not_alike(self, answers: Sequence[Answer]) -> RunError | None:
-        mine, here = environment_hash(), machine()
-        for one in answers:
-            if one.environment != mine:
-                return _other_versions(one, mine)
-            if one.machine != here and self._embedded:
-                return _embedded_elsewhere(one, self._embedded)
-        return None
 
     def _none_came(self, timeout_s: float) -> RunError:
         return RunError(
@@ -197,6 +188,17 @@ class ExecutorWatch(threading.Thread):
             why=told[:600],
             hint=f"install Python ({sys.executable}) and Lockstep at the same path on every host. And {SHARE_HINT}",
         )
+
+
+def why_not_alike(answers: Sequence[Answer], embedded: Sequence[str]) -> RunError | None:
+    """The refusal if an executor computes with other versions, or could only do harm to ``embedded`` parts."""
+    mine, here = environment_hash(), machine()
+    for one in answers:
+        if one.environment != mine:
+            return _other_versions(one, mine)
+        if one.machine != here and embedded:
+            return _embedded_elsewhere(one, embedded)
+    return None
 
 
 def _other_versions(answer: Answer, mine: str) -> RunError:
