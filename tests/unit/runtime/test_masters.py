@@ -38,8 +38,8 @@ def page() -> Iterator[str]:
     server.server_close()
 
 
-def told(master: str, replicas: int = 2, **conf: str) -> dict[str, str]:
-    return cluster_conf(SparkSettings(master=master, conf=conf), replicas, "-Duser.timezone=UTC")
+def told(master: str, conf: dict[str, str] | None = None, replicas: int = 2) -> dict[str, str]:
+    return cluster_conf(SparkSettings(master=master, conf=conf or {}), replicas, "-Duser.timezone=UTC")
 
 
 def test_a_local_master_is_told_nothing() -> None:
@@ -49,25 +49,25 @@ def test_a_local_master_is_told_nothing() -> None:
 def test_replicas_share_the_cores_that_the_master_tells_of(page: str) -> None:
     ANSWERS["/json/"] = {"url": "spark://127.0.0.1:7077", "status": "ALIVE", "cores": 12}
     port = {"spark.master.ui.port": page}
-    assert told("spark://127.0.0.1:7077", 3, **port)["spark.cores.max"] == "4"
-    assert told("spark://127.0.0.1:7077", 16, **port)["spark.cores.max"] == "1"
-    assert told("spark://127.0.0.1:7077", 3, **port, **{"spark.cores.max": "9"})["spark.cores.max"] == "9"
+    assert told("spark://127.0.0.1:7077", port, 3)["spark.cores.max"] == "4"
+    assert told("spark://127.0.0.1:7077", port, 16)["spark.cores.max"] == "1"
+    assert told("spark://127.0.0.1:7077", {**port, "spark.cores.max": "9"}, 3)["spark.cores.max"] == "9"
 
 
 @pytest.mark.parametrize("said", [{"url": "spark://127.0.0.1:7078", "status": "ALIVE"}, {"status": "STANDBY"}])
 def test_a_page_of_another_master_or_of_one_that_waits_is_not_believed(page: str, said: dict[str, object]) -> None:
     ANSWERS["/json/"] = {"cores": 12, **said}
-    conf = told("spark://127.0.0.1:7077", **{"spark.master.ui.port": page})
+    conf = told("spark://127.0.0.1:7077", {"spark.master.ui.port": page})
     assert conf["spark.cores.max"] == str(CORES_UNKNOWN)
 
 
 def test_executors_find_the_driver_where_it_reaches_the_master_or_where_the_user_says() -> None:
-    here = told("spark://127.0.0.1:7077", **{"spark.cores.max": "1"})
+    here = told("spark://127.0.0.1:7077", {"spark.cores.max": "1"})
     assert here["spark.driver.host"] == here["spark.driver.bindAddress"] == "127.0.0.1"
-    named = told("yarn", **{"spark.driver.host": "10.0.0.7"})
+    named = told("yarn", {"spark.driver.host": "10.0.0.7"})
     assert named["spark.driver.host"] == named["spark.driver.bindAddress"] == "10.0.0.7"
     assert "spark.cores.max" not in named
-    behind = told("yarn", **{"spark.driver.host": "10.0.0.7", "spark.driver.bindAddress": "0.0.0.0"})
+    behind = told("yarn", {"spark.driver.host": "10.0.0.7", "spark.driver.bindAddress": "0.0.0.0"})
     assert behind["spark.driver.bindAddress"] == "0.0.0.0"
 
 
@@ -78,7 +78,7 @@ def test_a_master_without_an_address_needs_the_drivers() -> None:
 
 
 def test_executors_have_the_pins_of_the_driver_and_the_users_options() -> None:
-    conf = told("local-cluster[2,1,1024]", **{"spark.executor.extraJavaOptions": "-Dmine=1"})
+    conf = told("local-cluster[2,1,1024]", {"spark.executor.extraJavaOptions": "-Dmine=1"})
     assert conf["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC -Dmine=1"
     assert conf["spark.executorEnv.TZ"] == "UTC"
     assert conf["spark.executorEnv.PYTHONHASHSEED"] == "0"

@@ -57,7 +57,9 @@ that can be reached from here.
 Name the address yourself, for one replica or for all:
 
     [replica.r0.spark]
-    "spark.driver.host" = "10.0.0.7" """,
+    "spark.driver.host" = "10.0.0.7"
+
+Behind a translated address, `spark.driver.bindAddress` is the one of this host to listen on.""",
     ),
     "LS0694": Page(
         "An executor has other versions than the driver",
