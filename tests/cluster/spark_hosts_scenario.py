@@ -53,10 +53,9 @@ def unshared(folder: Path, master: str) -> str:
 def through_losses(folder: Path, master: str, nodes: list[services.Node]) -> dict[str, object]:
     """A job whose executor is killed, and later a whole worker."""
     run = started(folder, master)
-    out = folder / "out"
 
     def published() -> int:
-        return read(out).num_rows if out.exists() else 0
+        return sum(one.records for one in run.store.published(0, LIMIT))
 
     def lost() -> int:
         return health(run).replicas[0].executors_lost
@@ -74,7 +73,7 @@ def through_losses(folder: Path, master: str, nodes: list[services.Node]) -> dic
         said = json.loads((folder / ".lockstep/jobs/numbers/replicas/r0/spec.json").read_text(encoding="utf-8"))
         return {
             "told within 5 s": told_s < 5,
-            "rows": [[row["k"], row["n"], row["total"]] for row in read(out).to_pylist()],
+            "rows": [[row["k"], row["n"], row["total"]] for row in read(folder / "out").to_pylist()],
             "lost": [event[4].split(",")[0] for event in run.store.events() if event[2] == "executor-lost"],
             "master": said["settings"]["spark"]["master"],
         }

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.plan.graph import Graph
+from lockstep.runtime.endings import is_job_error
 from lockstep.runtime.spark.environment import environment_hash
 from lockstep.runtime.spark.executors import Executor, executors, on_each
 from lockstep.runtime.spark.sharing import SHARE_HINT, Answer, Place, ask, forget, machine, unshared
@@ -29,7 +30,9 @@ from lockstep.store.home import job_folder
 from lockstep.store.journal import JOURNALS_FOLDER
 
 INTERVAL_S = 0.5
-ROUNDS_MAX = 5
+AGAIN_S = 10.0
+"""Until executors are asked again of which one was too busy to answer, or died meanwhile."""
+ROUNDS_MAX = 3
 """A task may end up on another executor than the one it is for, if that is busy for longer than Spark waits."""
 _FOLDERS = frozenset({"files", "delta"})
 """Kinds of connectors whose path is a folder that executors read or write."""
@@ -92,6 +95,7 @@ class ExecutorWatch(threading.Thread):
         self._on_change = on_change
         self._on_failure = on_failure
         self._asked: frozenset[str] = frozenset()
+        self._ask_from_s = 0.0
         self._lost: frozenset[str] = frozenset()
         self._alive: tuple[Executor, ...] = ()
 
@@ -103,25 +107,29 @@ class ExecutorWatch(threading.Thread):
     def begin(self, timeout_s: float, should_stop: Callable[[], bool]) -> None:
         """Wait for the first executor, ask all that are there, and go on watching; LS069x if the job cannot run so."""
         deadline_s = time.monotonic() + timeout_s
-        while not self._look() and not should_stop():
+        while not self.look() and not should_stop():
             if time.monotonic() > deadline_s:
                 raise self._none_came(timeout_s)
             time.sleep(INTERVAL_S / 5)
-        self._ask_new()
+        self.ask_new()
         self.start()
 
     def run(self) -> None:
         """Look again and again, until the process ends."""
         while True:
             time.sleep(INTERVAL_S)
-            self._look()
+            self.look()
             try:
-                self._ask_new()
+                self.ask_new()
             except LockstepError as error:
-                self._on_failure(error)
-                return
+                if is_job_error(error):
+                    self._on_failure(error)
+                    return
+                # A full disk, say: it may pass.
+                print(f"executors were not asked what they see: {error}", file=sys.stderr, flush=True)
+                self._ask_from_s = time.monotonic() + AGAIN_S
 
-    def _look(self) -> bool:
+    def look(self) -> bool:
         """Whether there is one; people are told of those that were lost since the last look."""
         found = executors(self._session)
         before, lost = self.counts, [one for one in found if one.removed]
@@ -138,16 +146,18 @@ class ExecutorWatch(threading.Thread):
             )
         return bool(self._alive)
 
-    def _ask_new(self) -> None:
+    def ask_new(self) -> None:
         """Ask those that have not been asked yet, together with the rest: a task for each."""
         targets = self._alive
         new = [one for one in targets if one.id not in self._asked]
-        if not new:
+        if not new or time.monotonic() < self._ask_from_s:
             return
-        if self._asked:
-            self._note("executor-came", ", ".join(f"{one.id} on {one.host}" for one in new))
         if self._all_asked(targets):
+            if self._asked:
+                self._note("executor-came", ", ".join(f"{one.id} on {one.host}" for one in new))
             self._asked |= {one.id for one in targets}
+        else:
+            self._ask_from_s = time.monotonic() + AGAIN_S
 
     def _all_asked(self, targets: Sequence[Executor]) -> bool:
         """Whether each of them has answered well; False if one was too busy, or died meanwhile."""

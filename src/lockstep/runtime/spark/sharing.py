@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.connect.disk import disk_trouble
 from lockstep.errors import RunError
 
 _PREFIX = ".lockstep-probe-"
@@ -106,8 +107,9 @@ def ask(places: Sequence[Place]) -> Asked:
     for place in written:
         _sweep(Path(place.folder))
         folder = asked.folder(place)
-        folder.mkdir(parents=True)
-        (folder / _QUESTION).write_text(asked.token, encoding="utf-8")
+        with disk_trouble(folder):
+            folder.mkdir(parents=True)
+            (folder / _QUESTION).write_text(asked.token, encoding="utf-8")
     return asked
 
 
