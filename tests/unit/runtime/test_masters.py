@@ -77,6 +77,12 @@ def test_a_master_without_an_address_needs_the_drivers() -> None:
     assert "spark.driver.host" in caught.value.hint
 
 
+def test_a_host_that_vanishes_is_noticed_soon_unless_the_user_says_otherwise() -> None:
+    assert told("local-cluster[2,1,1024]")["spark.network.timeout"] == "30s"
+    own = {"spark.network.timeout": "120s"}
+    assert told("local-cluster[2,1,1024]", own)["spark.network.timeout"] == "120s"
+
+
 def test_executors_have_the_pins_of_the_driver_and_the_users_options() -> None:
     conf = told("local-cluster[2,1,1024]", {"spark.executor.extraJavaOptions": "-Dmine=1"})
     assert conf["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC -Dmine=1"

@@ -20,6 +20,9 @@ PAGE_PORT = "8080"
 LOOPBACK = "127.0.0.1"
 _ASK_TIMEOUT_S = 2.0
 _HOST, _BIND, _CORES = "spark.driver.host", "spark.driver.bindAddress", "spark.cores.max"
+_NOTICE = {"spark.network.timeout": "30s", "spark.network.timeoutInterval": "10s"}
+"""How soon Spark notices an executor that vanished without a word, its cable pulled, say: in half a minute, not in two
+or three. Executors say every ten seconds that they live."""
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 
 
@@ -34,6 +37,7 @@ def cluster_conf(settings: SparkSettings, replicas: int, java_options: str) -> d
     host = conf.get(_HOST) or driver_address(settings.master)
     own = conf.get(_EXECUTOR_JAVA, "")
     return {
+        **{name: conf.get(name, value) for name, value in _NOTICE.items()},
         _HOST: host,
         _BIND: conf.get(_BIND, host),
         **_cores(settings, replicas),
