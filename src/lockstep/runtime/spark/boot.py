@@ -113,16 +113,18 @@ class Jvm:
 
 
 def _executors_home(master: str, command: Sequence[str], folder: Path) -> dict[str, str]:
-    """What a JVM has to know that starts executors itself (`local-cluster[...]`): where Spark's jars are.
+    """What a JVM has to know that starts executors itself (`local-cluster[...]`) or sends Spark to them (`yarn`).
 
-    Its home is a folder with a link to them: executors write their logs below it, and those are not to be among the
-    installed packages.
+    With `local-cluster` its home is a folder with a link to Spark's jars: executors write their logs below it, and
+    those are not to be among the installed packages.
     """
-    if not master.startswith("local-cluster"):
+    if not master.startswith("local-cluster") and master != "yarn":
         return {}
     entries = [entry for word in command for entry in word.split(os.pathsep)]
     jars = Path(next(entry for entry in entries if entry.endswith("/jars/*"))).parent
     scala = next(jars.glob("spark-core_*.jar")).name.removeprefix("spark-core_").partition("-")[0]
+    if master == "yarn":
+        return {"SPARK_HOME": str(jars.parent), "SPARK_SCALA_VERSION": scala}
     home = folder / "spark-home"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
