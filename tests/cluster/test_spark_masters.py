@@ -28,7 +28,7 @@ def test_a_job_goes_on_when_an_executor_and_a_worker_die_and_is_refused_without_
     assert "LS0690 executor" in seen["refused"]
     assert f"on host h2 does not share {tmp_path}/h1/project" in seen["refused"]
     assert "put the project's folder on a file system" in seen["refused"]
-    assert not (tmp_path / "h1" / "project" / "out").exists(), "nothing was computed"
+    assert "done: " not in seen["refused"]
 
     assert newest(seen["rows"]) == expected(LIMIT)
     assert seen["told within 5 s"]

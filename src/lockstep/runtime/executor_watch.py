@@ -130,10 +130,10 @@ class ExecutorWatch(threading.Thread):
                 self._ask_from_s = time.monotonic() + AGAIN_S
 
     def look(self) -> bool:
-        """Whether there is one; people are told of those that were lost since the last look."""
+        """Whether there is one and all can compute; people are told of those that were lost since the last look."""
         found = executors(self._session)
         before, lost = self.counts, [one for one in found if one.removed]
-        self._alive = tuple(one for one in found if not one.removed)
+        self._alive = tuple(one for one in found if one.host and not one.removed)
         fresh = [one for one in lost if one.id not in self._lost]
         self._lost |= {one.id for one in fresh}
         if self.counts != before:
@@ -144,7 +144,7 @@ class ExecutorWatch(threading.Thread):
             self._note(
                 "executor-lost", f"{one.id} on {one.host or 'an unknown host'}, {len(self._alive)} left: {one.removed}"
             )
-        return bool(self._alive)
+        return bool(self._alive) and all(one.host or one.removed for one in found)
 
     def ask_new(self) -> None:
         """Ask those that have not been asked yet, together with the rest: a task for each."""

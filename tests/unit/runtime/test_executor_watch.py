@@ -84,13 +84,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
 
 def test_a_lost_executor_is_told_at_once_and_once(cluster: Cluster, tmp_path: Path) -> None:
     watched = Watched(tmp_path)
+    cluster.executors = [FIRST, Executor("1", "")]
+    assert not watched.watch.look(), "the second is about to be able to compute"
     cluster.executors = [FIRST, SECOND]
     assert watched.watch.look()
-    assert (watched.watch.counts, watched.changes) == ((2, 0), 1)
+    assert (watched.watch.counts, watched.changes) == ((2, 0), 2)
     cluster.executors = [Executor("0", "w1", "it was killed"), SECOND]
     for _ in range(2):
         assert watched.watch.look()
-    assert (watched.watch.counts, watched.changes) == ((1, 1), 2)
+    assert (watched.watch.counts, watched.changes) == ((1, 1), 3)
     assert watched.told == [("executor-lost", "0 on w1, 1 left: it was killed")]
 
 

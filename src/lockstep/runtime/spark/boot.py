@@ -72,7 +72,7 @@ class Jvm:
         # compiles what it imports, a second of work; without one they import the installed package, compiled once.
         environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         environment |= {"SPARK_CONNECT_MODE": "0", _CONNECTION: str(self._connection)}
-        environment |= _executors_home(conf.get("spark.master", ""), command, folder)
+        environment |= executors_home(conf.get("spark.master", ""), command, folder)
         properties = self._folder / "spark.properties"
         write_private(properties, properties_text(conf))
         words = [str(properties) if word == PROPERTIES else word for word in command]
@@ -112,7 +112,7 @@ class Jvm:
         self._process.stdin.close()
 
 
-def _executors_home(master: str, command: Sequence[str], folder: Path) -> dict[str, str]:
+def executors_home(master: str, command: Sequence[str], folder: Path) -> dict[str, str]:
     """What a JVM has to know that starts executors itself (`local-cluster[...]`) or sends Spark to them (`yarn`).
 
     With `local-cluster` its home is a folder with a link to Spark's jars: executors write their logs below it, and

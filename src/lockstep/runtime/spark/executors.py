@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Executor:
-    """One of them, as Spark tells of it. ``removed`` is why it is gone; empty while it is there."""
+    """One of them, as Spark tells of it. ``removed`` is why it is gone; empty while it is there.
+
+    One that is there without a host is about to be able to compute.
+    """
 
     id: str
     host: str
@@ -27,15 +30,11 @@ class Executor:
 
 
 def executors(session: SparkSession) -> list[Executor]:
-    """All that this session has had, once they can compute; none if the JVM is gone.
-
-    Of those that are gone Spark remembers a hundred.
-    """
+    """All that this session has had (Spark remembers a hundred of those that are gone); none if the JVM is gone."""
     try:
         found = session.sparkContext._jsc.sc().statusStore().executorList(False)
         listed = [found.apply(number) for number in range(found.size())]
-        known = [_executor(one) for one in listed if one.id() != _DRIVER]
-        return [one for one in known if one.host or one.removed]
+        return [_executor(one) for one in listed if one.id() != _DRIVER]
     except (Py4JError, OSError):
         return []
 

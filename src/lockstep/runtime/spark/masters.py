@@ -20,9 +20,16 @@ PAGE_PORT = "8080"
 LOOPBACK = "127.0.0.1"
 _ASK_TIMEOUT_S = 2.0
 _HOST, _BIND, _CORES = "spark.driver.host", "spark.driver.bindAddress", "spark.cores.max"
-_NOTICE = {"spark.network.timeout": "30s", "spark.network.timeoutInterval": "10s"}
-"""How soon Spark notices an executor that vanished without a word, its cable pulled, say: in half a minute, not in two
-or three. Executors say every ten seconds that they live."""
+_DEFAULTS = {
+    # An executor that vanished without a word, its cable pulled, say, is noticed in half a minute, not in two or three.
+    # Executors say every ten seconds that they live.
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "10s",
+    # All executors that are to come are there before the first epoch, if they come within half a minute: those that come
+    # later may compute a little before they are asked what they see.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+}
+"""Where Spark's own defaults do not suit; a user may override each."""
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 
 
@@ -37,7 +44,7 @@ def cluster_conf(settings: SparkSettings, replicas: int, java_options: str) -> d
     host = conf.get(_HOST) or driver_address(settings.master)
     own = conf.get(_EXECUTOR_JAVA, "")
     return {
-        **{name: conf.get(name, value) for name, value in _NOTICE.items()},
+        **{name: conf.get(name, value) for name, value in _DEFAULTS.items()},
         _HOST: host,
         _BIND: conf.get(_BIND, host),
         **_cores(settings, replicas),
