@@ -25,8 +25,8 @@ _DEFAULTS = {
     # Executors say every ten seconds that they live.
     "spark.network.timeout": "30s",
     "spark.network.timeoutInterval": "10s",
-    # All executors that are to come are there before the first epoch, if they come within half a minute: those that come
-    # later may compute a little before they are asked what they see.
+    # Executors that are to come are there before the first epoch, if they come within half a minute: those that come
+    # later may compute for a moment before they are asked what they see.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
 }
 """Where Spark's own defaults do not suit; a user may override each."""
