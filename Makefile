@@ -1,7 +1,7 @@
 # Everything people do here, by name. Each target makes its own environment ready first; nothing else has to be installed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup runtime demo test test-unit test-sim test-spark test-chaos test-cluster test-long matrix check format reference bench bench-engines chaos pins clean
+.PHONY: help setup runtime demo demo-cluster test test-unit test-sim test-spark test-chaos test-cluster test-long matrix check format reference bench bench-engines chaos pins clean
 
 PYTHON_ENV := .venv/bin/python
 PYTEST := $(PYTHON_ENV) -m pytest
@@ -16,6 +16,9 @@ help: ## show this list
 
 demo: runtime ## run the demo: kill replicas with -9 and see no gap in the output (about 2.5 minutes)
 	@$(PYTHON_ENV) -m lockstep demo
+
+demo-cluster: setup ## a job on three hosts: kill a host, pull a cable, kill ZooKeeper's leader and the coordinator (about 5 minutes)
+	@$(PYTHON_ENV) -m lockstep demo --cluster --report demo-cluster-report.html
 
 test: check ## run the checks, then the tests: unit, sim, spark, chaos, a slice of cluster (less than 12 minutes on 2 quiet cores)
 	@$(PYTEST) $(SIDE_BY_SIDE) src benchmarks tests/unit tests/sim

@@ -12,6 +12,7 @@ import pytest
 from lockstep import services
 from lockstep.connect.protocols import Place
 from tests.cluster.broker import Broker
+from tests.cluster.publishing import with_replicas
 
 GIVEN = "LOCKSTEP_TEST_KAFKA"
 """The address of a broker that is there already; its topics are made under names of their own and stay."""
@@ -67,5 +68,5 @@ def topic(broker: Broker) -> Callable[..., str]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A project folder of its own."""
-    return Place(tmp_path, tmp_path / ".lockstep", "job")
+    """A project folder of its own, and a job whose first incarnations of r0 and r1 live."""
+    return with_replicas(Place(tmp_path, tmp_path / ".lockstep", "job"))

@@ -11,6 +11,7 @@ from typing import Any
 from lockstep.connect.kafka.specs import kafka
 from lockstep.connect.protocols import Place
 from lockstep.connect.sinks.kafka import KafkaSinkSide, quiet_producer
+from lockstep.store.opening import open_store
 from lockstep.store.protocols import Holder
 from tests.unit.connect.sinks_for_connect import SCHEMA, publish
 
@@ -45,6 +46,15 @@ class Deadly:
         if window == self._window and self._spared == 0:
             self._producer.flush(10)
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def with_replicas(place: Place) -> Place:
+    """A place where the first incarnations of r0 and r1 live."""
+    store = open_store(place.store, place.job)
+    for replica in ("r0", "r1"):
+        store.begin(replica, pid=1)
+    store.close()
+    return place
 
 
 def main(servers: str, topic: str, project: str, window: str) -> None:

@@ -21,11 +21,11 @@ from lockstep.connect.kafka.specs import kafka
 from lockstep.connect.protocols import Output, Place, Publication
 from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.sinks.kafka import KafkaSinkSide
-from lockstep.errors import LockstepError
+from lockstep.errors import LockstepError, StoreError
 from lockstep.store.protocols import Holder
 from lockstep.store.sqlite_store import open_store
 from tests.cluster.broker import Broker
-from tests.cluster.publishing import WINDOWS
+from tests.cluster.publishing import WINDOWS, with_replicas
 from tests.unit.connect.sinks_for_connect import SCHEMA, publish, rows_of, wanted
 
 Topics = Callable[..., str]
@@ -75,8 +75,28 @@ def test_who_does_not_appear_is_replaced_and_goes_on_beside(broker: Broker, topi
     second.close()
 
 
+def test_one_that_was_retired_while_it_was_cut_off_shuts_nobody_out(
+    broker: Broker, topic: Topics, place: Place
+) -> None:
+    name = topic()
+    first, second = (opened(broker, name, place) for _ in range(2))
+    publish(first, 0, Holder("r0", 1))
+    store = open_store(place.home, place.job)
+    store.retire("r1")
+    store.close()
+    with pytest.raises(StoreError, match="LS0405"):
+        publish(second, 1, Holder("r1", 1))
+    held = first._producer
+    assert publish(first, 1, Holder("r0", 1)).by == "r0.1" and first._producer is held, "it was not fenced"
+    assert broker.committed(name) == expected(2)
+    first.close()
+    second.close()
+
+
 def test_a_writer_killed_in_any_window_leaves_each_epoch_once(broker: Broker, topic: Topics, tmp_path: Path) -> None:
-    places = {window: Place(tmp_path / window, tmp_path / window / ".lockstep", "job") for window in WINDOWS}
+    places = {
+        window: with_replicas(Place(tmp_path / window, tmp_path / window / ".lockstep", "job")) for window in WINDOWS
+    }
     names = {window: topic() for window in WINDOWS}
     # Side by side: a process takes longer to start than to publish.
     writers = {window: writer(broker, names[window], places[window], window) for window in WINDOWS}
@@ -91,7 +111,7 @@ def test_a_writer_killed_in_any_window_leaves_each_epoch_once(broker: Broker, to
 
 def writer(broker: Broker, topic: str, place: Place, window: str) -> subprocess.Popen[bytes]:
     """A process that is killed in a window of epoch 2."""
-    place.project.mkdir()
+    place.project.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "tests.cluster.publishing", broker.servers, topic, str(place.project), window]
     return subprocess.Popen(command, cwd=ROOT)
 

@@ -47,12 +47,19 @@ def _epoch() -> Bench:
     return run_epoch
 
 
+def _hosts() -> Bench:
+    from lockstep.bench.hosts.bench import run_hosts
+
+    return run_hosts
+
+
 BENCHES: dict[str, Callable[[], Bench]] = {
     "failover": _failover,
     "latency": _latency,
     "throughput": _throughput,
     "store": _store,
     "epoch": _epoch,
+    "hosts": _hosts,
 }
 """Name -> how to get it. Imported when it is run: three of them import Spark."""
 

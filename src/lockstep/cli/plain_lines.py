@@ -167,6 +167,7 @@ def replica_json(replica: ReplicaHealth) -> dict[str, object]:
         "executors": replica.executors,
         "executors_lost": replica.executors_lost,
         "pid": replica.pid,
+        "host": replica.host,
         "note": replica.note,
     }
 

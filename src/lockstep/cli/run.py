@@ -66,6 +66,13 @@ def run(
             help="Supervise the job from here, whoever does now: its replicas go on, the other `lockstep run` ends.",
         ),
     ] = False,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach",
+            help="On several hosts: hand the job over to them and end; `lockstep stop` stops it.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -94,6 +101,9 @@ def run(
     try:
         overrides = _run_overrides(replicas, settings) | ({"until_done": True} if until_done else {})
         prepared = _prepared(job, project, overrides, _spark_overrides(master, spark_conf), take_over=take_over)
+        if detach:
+            _hand_over(prepared)
+            raise typer.Exit
     except LockstepError as error:
         show_error(error)
         raise typer.Exit(EXIT_REFUSED) from None
@@ -121,6 +131,17 @@ def _prepared(
     from lockstep.control import prepare_run
 
     return prepare_run(loaded, project, run_overrides, spark_overrides, replace_supervisor=take_over)
+
+
+def _hand_over(prepared: PreparedRun) -> None:
+    """Let the hosts go on with the job."""
+    from lockstep.control.run import hand_over
+
+    hosts = ", ".join(prepared.agents.contacts())
+    hand_over(prepared)
+    name = prepared.graph.name
+    to_stderr(f"job {name}: handed over to {hosts}; see `lockstep status {name}`, stop it with `lockstep stop {name}`")
+    prepared.store.close()
 
 
 class Display(Protocol):
@@ -197,11 +218,13 @@ def _introduction(prepared: PreparedRun, project: Path) -> dict[str, Any]:
     names = replica_names(prepared.settings.run.replicas)
     head = prepared.store.head()
     folders = [replica_folder(Path(STORE_FOLDER), prepared.graph.name, name) for name in names]
+    hosts = [name for name in prepared.agents.contacts() if name]
     return {
         "job": prepared.graph.name,
         "project": str(project),
         "replicas": len(names),
         "master": prepared.settings.spark.master,
+        "hosts": hosts,
         "goes_on_after_epoch": None if head is None else head.epoch,
         "sinks": [
             {"sink": sink.id, "place": sink.spec.describe(), "guarantee": sink.given}
@@ -217,6 +240,8 @@ def _introduce(facts: dict[str, Any]) -> None:
     after = facts["goes_on_after_epoch"]
     where = "from the beginning" if after is None else f"going on after epoch {after}"
     to_stderr(f"job {facts['job']}: {count} replica{'s' if count > 1 else ''} on {facts['master']}, {where}")
+    if facts["hosts"]:
+        to_stderr(f"  hosts   {', '.join(facts['hosts'])}; logs are below the folders of their agents")
     for sink in facts["sinks"]:
         to_stderr(f"  output  {sink['place']}, {sink['guarantee']}")
     logs = facts["logs"]

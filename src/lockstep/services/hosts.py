@@ -51,6 +51,11 @@ def own_network() -> list[str]:
     return ["unshare", *as_root, *_NEW, "env", f"{_INSIDE}=1"]
 
 
+def is_own_network() -> bool:
+    """Whether this process runs behind :func:`own_network`."""
+    return _INSIDE in os.environ
+
+
 class Host:
     """One of them. Commands run on it through :meth:`command`."""
 
@@ -138,7 +143,7 @@ def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
     This process itself is at :data:`HERE` in the same network, and sees all their folders. LS0024 if it is not in a
     network of its own.
     """
-    if _INSIDE not in os.environ:
+    if not is_own_network():
         raise EnvironmentError_(
             "LS0024",
             "hosts can only be made in a network of one's own",

@@ -216,7 +216,9 @@ class SimReplica(SimProcess):
             return
         self._who = str(self.holder)
         lead = self.world.settings.lead_epochs_max
-        self.reporter = Reporter(self._store, self.holder, lambda: None, lead, self._clock, self.pid)
+        self.reporter = Reporter(
+            self._store, self.holder, lambda: None, lead, self._clock, self.pid, process=str(self.pid)
+        )
         self._report_regularly()
         self._drive(self._life())
 

@@ -228,10 +228,9 @@ def _make_folder(folder: Path) -> None:
 
 
 def _version(connection: sqlite3.Connection, path: Path, format_: Format) -> int:
-    application_id = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
+    application_id, version, tables = _header(connection)
     if application_id == 0 and version == 0:
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        if tables:
             raise _not_ours(path, "it is a SQLite database of some other program.")
         return 0
     if application_id != format_.application_id:
@@ -244,6 +243,19 @@ def _version(connection: sqlite3.Connection, path: Path, format_: Format) -> int
             hint="run the newer Lockstep, or use another folder. Nothing was changed.",
         )
     return version
+
+
+def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """What the file says of itself, and how many tables it has: as of one moment, since another may be making it."""
+    begins = not connection.in_transaction
+    if begins:
+        connection.execute("BEGIN")
+    try:
+        tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        return _pragma(connection, "application_id"), _pragma(connection, "user_version"), tables
+    finally:
+        if begins:
+            connection.execute("ROLLBACK")
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, format_: Format) -> None:

@@ -183,6 +183,10 @@ class Progress:
     moved_us: int = 0
     """When ``epoch`` last changed."""
     note: str = ""
+    host: str = ""
+    """The host that it lives on; empty if the job lives on one host alone."""
+    process: str = ""
+    """The handle of its process. A pid would not do: two hosts may have the same one, and so may two starts."""
     executors: int = NO_EXECUTORS
     """How many executors Spark has for it; :data:`NO_EXECUTORS` where the master is local and needs none."""
     executors_lost: int = 0

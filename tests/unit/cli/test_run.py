@@ -225,3 +225,8 @@ def test_a_changed_plan_is_refused_with_what_differs(
     assert said.code == 2
     assert said.err.startswith("LS0609")
     assert "the sources were: ticks; they are: tocks" in said.err
+
+
+def test_a_job_that_has_no_hosts_cannot_be_handed_over(lockstep: Call, pretended: type[PretendedReplica]) -> None:
+    said = lockstep("run", "job.py", "--detach")
+    assert said.code == 2 and "LS0689" in said.err

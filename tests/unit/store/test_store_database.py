@@ -13,6 +13,7 @@ import pytest
 from lockstep.errors import StoreError
 from lockstep.errors.page import all_pages
 from lockstep.store.database import Database, Format, troubles_explained
+from lockstep.store.hosts import SqliteHosts
 from lockstep.store.journal import JOURNAL_FORMAT
 from lockstep.store.names import checked_name
 from lockstep.store.pool import Pool
@@ -260,3 +261,22 @@ def test_every_code_of_the_store_has_a_page() -> None:
     raised = {word for word in all_pages() if word in text}
     named = {text[at : at + 6] for at in range(len(text)) if text.startswith("LS04", at)}
     assert named == raised
+
+
+def test_those_who_make_a_file_at_the_same_moment_take_each_other_for_what_they_are(tmp_path: Path) -> None:
+    """Its two marks were read one after the other: half of a file that was being made was taken for another's."""
+    failures: list[Exception] = []
+
+    def make(folder: Path) -> None:
+        try:
+            SqliteHosts(folder).close()
+        except StoreError as error:
+            failures.append(error)
+
+    for number in range(40):
+        makers = [threading.Thread(target=make, args=[tmp_path / str(number)]) for _ in range(6)]
+        for one in makers:
+            one.start()
+        for one in makers:
+            one.join()
+    assert failures == []

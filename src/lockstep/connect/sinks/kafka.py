@@ -50,8 +50,10 @@ from lockstep.connect.sinks.arrow_stage import ArrowStage
 from lockstep.connect.sinks.order import Owner, check_order, check_owner, run_name, schema_text
 from lockstep.connect.sinks.publication_memory import comparable
 from lockstep.connect.sinks.schemas import check_key, without_nullability
-from lockstep.errors import ConnectError
+from lockstep.errors import ConnectError, StoreError
+from lockstep.store.patience import patience as patience_of_store
 from lockstep.store.protocols import Holder
+from lockstep.store.sealing_rules import may_not_seal
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -61,6 +63,7 @@ MakeProducer = Callable[[Settings], "Producer"]
 
 TRANSACTION_S = 60.0
 """The broker ends a transaction that takes longer; that of a killed producer is ended sooner, by whoever is next."""
+_LIVE_LOOK_S = 1.0
 _AGAIN_S = 0.1
 
 
@@ -152,6 +155,7 @@ class KafkaSinkSide:
             if act is Act.WAIT:
                 reader.wait(wanted.epoch, left_s)
             elif act is Act.TAKE_OVER:
+                self._refuse_retired(holder)
                 self._take_over()
                 reader.catch_up()
                 self._note_taking(wanted.epoch, holder)
@@ -201,6 +205,19 @@ class KafkaSinkSide:
                 producer.poll(_AGAIN_S)
                 if time.monotonic() > deadline_s:
                     raise away(self._spec, "the client's buffer stays full") from None
+
+    def _refuse_retired(self, holder: Holder) -> None:
+        """Whoever was cut off and is back sees epochs missing that it has not read yet: it must not shut out others.
+
+        If the store does not tell now, the fence alone decides: no epoch comes twice either way.
+        """
+        try:
+            with patience_of_store(_LIVE_LOOK_S):
+                is_live = self._store.get().is_live(holder)
+        except StoreError:
+            return
+        if not is_live:
+            raise may_not_seal(holder)
 
     def _take_over(self) -> None:
         """Take the transactional id: whoever had it can commit nothing from here on."""
