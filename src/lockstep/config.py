@@ -126,11 +126,22 @@ class RunSettings(_Strict):
         return self.lead_epochs_max + self.seed_beyond_epochs
 
 
+def is_local(master: str) -> bool:
+    """Whether tasks run in the replica's own JVM, so that whatever the driver sees they see too.
+
+    >>> is_local("local[2]"), is_local("local-cluster[2,1,1024]"), is_local("spark://h1:7077")
+    (True, False, False)
+    """
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
 class SparkSettings(_Strict):
     """What goes to Spark: the master and any ``spark.*`` setting."""
 
     master: str = "local[1]"
-    """Spark's master URL, as each replica uses it: `local[2]` gives each two task threads."""
+    """Spark's master URL, as each replica uses it: `local[2]` gives each two task threads; `spark://HOST:7077` has them
+    run on a cluster, where `spark.cores.max` (else the cluster's cores divided by the replicas) says how many, and
+    `spark.driver.host` (else the address by which the master is reached) where executors find the driver."""
     driver_memory: str = "1g"
     """The JVM's heap, per replica and per spare."""
     conf: Mapping[str, str] = Field(default_factory=dict)

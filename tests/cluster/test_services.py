@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lockstep import services
-from lockstep.services.descriptions import KINDS, Kind
+from lockstep.services.descriptions import Kind
 from lockstep.services.readiness import kafka_brokers, postgres_answers, zookeeper_mode
 
 GONE_TIMEOUT_S = 10.0
@@ -26,7 +26,7 @@ def here(*kinds: Kind) -> None:
 
 
 def test_all_three_answer_and_an_ensemble_outlives_its_leader(tmp_path: Path) -> None:
-    here(*KINDS)
+    here("kafka", "zookeeper", "postgres")
     with services.running("kafka", "zookeeper=3", "postgres", folder=tmp_path) as there:
         assert kafka_brokers("127.0.0.1", there["kafka"].nodes[0].port) == 1
         assert postgres_answers("127.0.0.1", there["postgres"].nodes[0].port)

@@ -164,6 +164,8 @@ def replica_json(replica: ReplicaHealth) -> dict[str, object]:
         "under_way_s": round(replica.under_way_s, 1),
         "tasks": replica.tasks,
         "tasks_done": replica.tasks_done,
+        "executors": replica.executors,
+        "executors_lost": replica.executors_lost,
         "pid": replica.pid,
         "host": replica.host,
         "note": replica.note,

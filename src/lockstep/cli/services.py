@@ -1,4 +1,4 @@
-"""`lockstep services`: real servers (Kafka, ZooKeeper, Postgres) for development and tests, for as long as it runs."""
+"""`lockstep services`: real servers (Kafka, ZooKeeper, Postgres, Spark) for tests, for as long as it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lockstep.services import Node
 
 app = typer.Typer(
-    help="Start real servers for development and tests: Kafka, ZooKeeper, Postgres.",
+    help="Start real servers for development and tests: Kafka, ZooKeeper, Postgres, Spark.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -30,7 +30,8 @@ _LOOK_S = 0.5
 @app.command("up")
 def up(
     wanted: Annotated[
-        list[str], typer.Argument(metavar="SERVICE[=NODES]...", help="kafka, zookeeper, postgres.", show_default=False)
+        list[str],
+        typer.Argument(metavar="SERVICE[=NODES]...", help="kafka, zookeeper, postgres, spark.", show_default=False),
     ],
     folder: Annotated[
         Path | None,
@@ -48,6 +49,8 @@ def up(
       lockstep services up kafka zookeeper postgres
 
       lockstep services up kafka=3 zookeeper=3 --folder /tmp/servers
+
+      lockstep services up spark=2     (a standalone master and two workers)
     """
     from lockstep import services
     from lockstep.services.descriptions import wish

@@ -88,7 +88,7 @@ def _show(report: dict[str, Any], overview: Overview) -> None:
         out.print()
         out.print(replica_table(health.replicas))
     for replica in health.replicas:
-        for said in filter(None, (replica.note, replica.work)):
+        for said in filter(None, (replica.note, replica.executors_text, replica.work)):
             out.print(Text(f"{replica.replica}: {said}"))
     for spare in report["spares"]:
         on = f" on {spare['host']}" if spare.get("host") else ""

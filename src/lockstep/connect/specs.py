@@ -36,6 +36,7 @@ RETAIN_US_MIN = 3_600_000_000
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SERVER_URL = re.compile(r"postgres(?:ql)?://")
 _SERVER_WORDS = re.compile(r"(?:^|\s)(?:host|hostaddr|port|dbname|user|service|passfile)\s*=")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _PASSWORD = re.compile(r"(?i)(?:^|[\s?&])(?:ssl)?password\s*=|^[^/]*//[^@?]*:[^@]+@")
 
 
@@ -257,8 +258,6 @@ class DeltaSink:
 
     def __post_init__(self) -> None:
         _check_path(self.path)
-        is_address = "://" in self.path
-        check(not is_address, f'"{self.path}" is not a path', "a Delta table is in a folder that all hosts see.")
         for name, columns in (("key", self.key), ("partition_by", self.partition_by)):
             check(len(set(columns)) == len(columns), f"{name}={columns} names a column twice", "name each once.")
         check(self.optimize_every >= 0, f"optimize_every={self.optimize_every}", "it is a number of files; 0: never.")
@@ -556,4 +555,10 @@ def _check_path(path: str) -> None:
         bool(path.strip()) and "\0" not in path,
         f"{path!r} is not a path",
         "a path is relative to the project folder, or absolute.",
+    )
+    check(
+        _ADDRESS.match(path) is None,
+        f'"{path}" is not a path',
+        "hdfs:, s3a: and other addresses are not supported: it is a folder that all hosts of the job see.",
+        "mount it, and write the path alone.",
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lockstep.clock import US_PER_S
-from lockstep.store.protocols import BOOTING, COMPUTING, Progress
+from lockstep.store.protocols import BOOTING, COMPUTING, NO_EXECUTORS, Progress
 
 State = Literal["healthy", "starting", "degraded", "stalled", "stopping", "stopped", "not running"]
 Event = tuple[int, int, str, str, str]
@@ -56,6 +56,17 @@ class ReplicaHealth:
     under_way_s: float = 0.0
     tasks: int = 0
     tasks_done: int = 0
+    executors: int | None = None
+    """How many executors it has; None where it needs none, since its master is local."""
+    executors_lost: int = 0
+
+    @property
+    def executors_text(self) -> str:
+        """Its executors in words; empty where it has none of its own, or is not alive."""
+        if not self.alive or self.executors is None:
+            return ""
+        lost = f", {self.executors_lost} lost since its start" if self.executors_lost else ""
+        return f"{self.executors} executor{'s' if self.executors != 1 else ''}{lost}"
 
     @property
     def work(self) -> str:
@@ -129,7 +140,8 @@ def judge_health(
         word, past = said.get(name, replace(_NOT_YET, replica=name)), history.get(name, History())
         alive, state = _process(word, past, now_us, limits.silence_max_s, pid_exists)
         lag = max(0, head_epoch - word.epoch)
-        within = alive and state in COMPUTING and lag <= limits.lead_epochs_max
+        # Without executors it computes nothing, though its process lives and has caught up with what is sealed.
+        within = alive and state in COMPUTING and lag <= limits.lead_epochs_max and word.executors != 0
         replicas.append(_seen(word, past, now_us, alive=alive, state=state, lag_epochs=lag, within_lead=within))
     still_s = (now_us - published_us) / US_PER_S
     return Health(*_state(replicas, limits, still_s), tuple(replicas))
@@ -174,6 +186,8 @@ def _seen(
         under_way_s=(now_us - said.begun_us) / US_PER_S if said.begun_us else 0.0,
         tasks=said.tasks,
         tasks_done=said.tasks_done,
+        executors=said.executors if said.executors != NO_EXECUTORS else None,
+        executors_lost=said.executors_lost,
     )
 
 
@@ -215,4 +229,6 @@ def _complaint(replica: ReplicaHealth) -> str:
         return f"{replica.replica} is not alive (it last said: {replica.state})"
     if replica.state not in COMPUTING:
         return f"{replica.replica} is {replica.state}"
+    if replica.executors == 0:
+        return f"{replica.replica} has no executor ({replica.executors_lost} lost since its start)"
     return f"{replica.replica} is {replica.lag_epochs} epochs behind"

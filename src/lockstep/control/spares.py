@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from lockstep.agent.client import AgentSilent
 from lockstep.clock import US_PER_S, Clock, wall_us
-from lockstep.config import Settings
+from lockstep.config import Settings, is_local
 from lockstep.control.overview import SPARES
 from lockstep.control.surroundings import Process
 from lockstep.errors import StoreError
@@ -151,8 +151,9 @@ def memory_bytes(text: str) -> int:
 
 def useful_spares(settings: Settings) -> int:
     """How many spares a run has: none where they would hold executors, or where nobody waits for what comes next."""
-    is_local = settings.spark.master.startswith("local")
-    return settings.run.spares if is_local and not settings.run.until_done else 0
+    sparks = (settings.spark, *map(settings.spark_of, settings.replica))
+    all_local = all(is_local(spark.master) for spark in sparks)
+    return settings.run.spares if all_local and not settings.run.until_done else 0
 
 
 class Spare(Process, Protocol):

@@ -27,6 +27,7 @@ _AREAS = (
     "ls05_kafka",
     "ls06",
     "ls06_agents",
+    "ls06_executors",
     "ls06_tools",
     "ls06_transfer",
 )

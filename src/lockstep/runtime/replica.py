@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from lockstep.compile.hidden_columns import Hidden, ddl_with_hidden
 from lockstep.compile.job import Compiled, compile_job
 from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.compile.tasks import is_one_task
-from lockstep.config import Settings
+from lockstep.config import Settings, is_local
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.connect.put_back import readings
 from lockstep.connect.registry import sink_side, source_side
@@ -51,6 +52,7 @@ from lockstep.runtime.epoch.sealing import Sealer
 from lockstep.runtime.epoch.source import FORMAT, LockstepSource, SourceOptions
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.epoch.work import SparkWork
+from lockstep.runtime.executor_watch import ExecutorWatch
 from lockstep.runtime.failures import explained_failure, failure_of
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import KIND, Phases, since_process_start
@@ -139,6 +141,8 @@ class Replica:
         self.phases.mark("job")
         session = self._boot()
         self.phases.mark("session")
+        if not is_local(session.sparkContext.master):
+            self._watch_executors(job.job.graph(), session)
         if self._is_stopping():
             self.reporter.stop("stopped")
             return EXIT_DRAINED
@@ -200,9 +204,19 @@ class Replica:
         scratch = self.spec.folder / "scratch"
         scratch.mkdir(parents=True, exist_ok=True)
         name = f"lockstep-{self.spec.job}-{self.holder}"
-        session = open_session(name, self.settings.spark_of(self.spec.replica), scratch)
+        session = open_session(name, self.settings.spark_of(self.spec.replica), scratch, self.settings.run.replicas)
         session.dataSource.register(LockstepSource)
         return session
+
+    def _watch_executors(self, graph: Graph, session: SparkSession) -> None:
+        """Nothing is computed by an executor that does not see what it has to."""
+        fail = partial(setattr, self, "sealing_error")
+        watch = ExecutorWatch(session, self.spec, graph, self.note, self.reporter.report, fail)
+        self.reporter.executors = lambda: watch.counts
+        self.reporter.note = f"waits for executors of {session.sparkContext.master}"
+        watch.begin(self.settings.run.start_timeout_s / 2, self._is_stopping)
+        self.reporter.note = ""
+        self.phases.mark("executors")
 
     def _tasks_max(self, session: SparkSession) -> int:
         return int(session.sparkContext.defaultParallelism)

@@ -12,7 +12,7 @@ from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.errors import LockstepError
 from lockstep.runtime.epoch.stage_progress import Standpoint
 from lockstep.runtime.spark.activity import Activity
-from lockstep.store.protocols import Holder, Progress, Store
+from lockstep.store.protocols import NO_EXECUTORS, Holder, Progress, Store
 
 INTERVAL_S = 0.5
 BOOT_INTERVAL_S = 2.0
@@ -53,6 +53,9 @@ class Reporter(threading.Thread):
         self.standpoint: Callable[[], Standpoint] = Standpoint
         self.diverged: Callable[[], bool] = lambda: False
         self.activity: Callable[[], Activity] = Activity
+        self.executors: Callable[[], tuple[int, int]] = lambda: (NO_EXECUTORS, 0)
+        """How many are there, and how many were lost since the start."""
+        self.note = ""
         self._inside = Activity()
         self._active_us = 0
 
@@ -82,6 +85,7 @@ class Reporter(threading.Thread):
         with self._lock:
             at = self.standpoint()
             self._look_inside(at)
+            executors, lost = self.executors()
             self._store.report(
                 Progress(
                     replica=self._holder.replica,
@@ -100,6 +104,9 @@ class Reporter(threading.Thread):
                     moved_us=at.moved_us,
                     host=self._host,
                     process=self._process,
+                    note=self.note,
+                    executors=executors,
+                    executors_lost=lost,
                 )
             )
 

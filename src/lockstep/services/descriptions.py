@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from lockstep.errors import EnvironmentError_
 from lockstep.services import readiness
 
-Kind = Literal["kafka", "zookeeper", "postgres"]
+Kind = Literal["kafka", "zookeeper", "postgres", "spark"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NODES_MAX = 5
 """More tells nothing new on one machine, and each node of Kafka takes 180 MB."""
@@ -21,6 +21,8 @@ KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36"))
 _KAFKA_CLUSTER = "bG9ja3N0ZXAtc2VydmljZQ"
 """Sixteen bytes. Fixed: one that is made up may begin with "-", which Kafka's own tool takes for an option."""
+SPARK_WORKER_CORES, SPARK_WORKER_MEMORY = 2, "2g"
+"""What a worker offers, whatever the machine has: enough for one executor of each of two replicas."""
 POSTGRES_USER = "lockstep"
 PASSWORD_FILE = "pgpass"  # noqa: S105 - a name
 _PASSWORD_ONCE = "password"  # noqa: S105 - a name
@@ -47,7 +49,7 @@ class User:
 
 @dataclass(frozen=True)
 class Tools:
-    """What the machine has for a service: a Java and a class path, or a folder of programs."""
+    """What the machine has for a service: a Java and a class path, or a folder of programs (of Spark: its home)."""
 
     java: Path = Path("java")
     class_path: str = ""
@@ -72,6 +74,8 @@ class Launch:
     stop_signal: signal.Signals = signal.SIGTERM
     host: str = HOST
     """The address that it listens on."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that it has beside those of whoever starts it."""
 
 
 def wish(text: str) -> Wish:
@@ -89,13 +93,15 @@ def wish(text: str) -> Wish:
     raise EnvironmentError_(
         "LS0021",
         f'"{text}" is not a service',
-        why=f"there are: {', '.join(KINDS)}; of kafka and zookeeper up to {NODES_MAX} nodes.",
-        hint="lockstep services up kafka zookeeper=3 postgres",
+        why=f"there are: {', '.join(KINDS)}; of kafka, zookeeper and spark (its workers) up to {NODES_MAX} nodes.",
+        hint="lockstep services up kafka zookeeper=3 postgres spark=2",
     )
 
 
 def ports_needed(wanted: Wish) -> int:
     """How many ports its nodes listen on."""
+    if wanted.kind == "spark":
+        return 2 + wanted.nodes  # the master's two, and the page of each worker
     return wanted.nodes * {"kafka": 2, "zookeeper": 3, "postgres": 1}[wanted.kind]
 
 
@@ -108,14 +114,18 @@ def launches(
         return _kafka(places, tools, folder, ports)
     if wanted.kind == "zookeeper":
         return _zookeeper(places, tools, folder, ports)
+    if wanted.kind == "spark":
+        return _spark(places, tools, folder, ports)
     return [_postgres(places[0], tools, folder, ports[0])]
 
 
 def address(nodes: Sequence[Launch], kind: Kind) -> str:
     """What clients are given: ``host:port,host:port``, for Postgres a connection string without the password.
 
-    The password is in a file that only this user can read, which the string names.
+    The password is in a file that only this user can read, which the string names. For Spark it is the master's URL.
     """
+    if kind == "spark":
+        return f"spark://{nodes[0].host}:{nodes[0].port}"
     if kind == "postgres":
         node = nodes[0]
         where = f"host={node.host} port={node.port} user={POSTGRES_USER} dbname=postgres"
@@ -235,6 +245,47 @@ def _zookeeper(hosts: Sequence[str], tools: Tools, folder: Path, ports: Sequence
             )
         )
     return found
+
+
+def _spark(hosts: Sequence[str], tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
+    """A standalone master, and a worker on each of ``hosts``; the master is on the first of them."""
+    first, (port, page, *pages) = hosts[0], ports
+    # Workers are asked for the first three times within some seconds, and the master boots meanwhile.
+    words: tuple[str, ...] = ("--host", first, "--port", str(port), "--webui-port", str(page))
+    ready: Callable[[str, int], bool] = lambda host, _port: readiness.spark_master_serves(host, page)  # noqa: E731
+    nodes = [_spark_node("spark-master", first, port, tools, folder / "master", "master.Master", words, ready)]
+    for index, host in enumerate(hosts):
+        own = folder / f"worker-{index + 1}"
+        sizes = ("--cores", str(SPARK_WORKER_CORES), "--memory", SPARK_WORKER_MEMORY, "--work-dir", str(own / "work"))
+        words = ("--host", host, "--webui-port", str(pages[index]), *sizes, f"spark://{first}:{port}")
+        ready = readiness.spark_worker_serves
+        name = f"spark-worker-{index + 1}"
+        nodes.append(_spark_node(name, host, pages[index], tools, own, "worker.Worker", words, ready))
+    return nodes
+
+
+def _spark_node(
+    name: str,
+    host: str,
+    port: int,
+    tools: Tools,
+    own: Path,
+    program: str,
+    words: tuple[str, ...],
+    is_ready: Callable[[str, int], bool],
+) -> Launch:
+    command = ("bash", str(tools.programs / "bin" / "spark-class"), f"org.apache.spark.deploy.{program}", *words)
+    environment = {
+        "SPARK_HOME": str(tools.programs),
+        "JAVA_HOME": str(tools.java.parent.parent),
+        # Their pages listen on every address otherwise.
+        "SPARK_LOCAL_IP": host,
+        "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        # Nobody submits applications over HTTP, at a port that two masters would fight for.
+        "SPARK_DAEMON_JAVA_OPTS": " ".join((*_QUICK_JVM, "-Dspark.master.rest.enabled=false")),
+    }
+    return Launch(name, own, port, command, is_ready, host=host, environment=environment)
 
 
 def _postgres(host: str, tools: Tools, folder: Path, port: int) -> Launch:

@@ -47,7 +47,9 @@ def available(kind: Kind, environment: Mapping[str, str] | None = None) -> Avail
         java = find_java(known).home / "bin" / "java"
     except LockstepError as error:
         return Missing(error.fact, error.hint)
-    return _zookeeper(java) if kind == "zookeeper" else _kafka(java, known)
+    if kind == "kafka":
+        return _kafka(java, known)
+    return _zookeeper(java) if kind == "zookeeper" else _spark(java)
 
 
 def missing(kind: Kind) -> str | None:
@@ -71,9 +73,20 @@ def kafka_jars(environment: Mapping[str, str] | None = None) -> Path:
     return cache_folder(environment) / f"kafka-{KAFKA_VERSION}"
 
 
-def _zookeeper(java: Path) -> Available | Missing:
+def _spark_home() -> Path:
     spec = find_spec("pyspark")
-    jars = Path(spec.origin).parent / "jars" if spec is not None and spec.origin else Path()
+    return Path(spec.origin).parent if spec is not None and spec.origin else Path()
+
+
+def _spark(java: Path) -> Available | Missing:
+    home = _spark_home()
+    if not (home / "bin" / "spark-class").exists() or shutil.which("bash") is None:
+        return Missing("there is no pyspark with its programs, or no bash to run them", "pip install pyspark==4.3.0")
+    return Available(Tools(java, programs=home), "pyspark")
+
+
+def _zookeeper(java: Path) -> Available | Missing:
+    jars = _spark_home() / "jars"
     if not any(jars.glob("zookeeper-[0-9]*.jar")):
         return Missing("ZooKeeper is not among pyspark's jars", "pip install pyspark==4.3.0")
     return Available(Tools(java, f"{jars}/*"), "pyspark's jars")

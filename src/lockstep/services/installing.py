@@ -20,7 +20,12 @@ Say = Callable[[str], None]
 FETCH_TIMEOUT_S = 900.0
 INSTALL_TIMEOUT_S = 900.0
 _COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-_PACKAGES: dict[Kind, tuple[str, ...]] = {"kafka": ("maven",), "zookeeper": (), "postgres": ("postgresql",)}
+_PACKAGES: dict[Kind, tuple[str, ...]] = {
+    "kafka": ("maven",),
+    "zookeeper": (),
+    "postgres": ("postgresql",),
+    "spark": (),
+}
 
 
 def fetch_kafka(say: Say) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 from contextlib import suppress
@@ -54,6 +55,24 @@ def postgres_answers(host: str, port: int) -> bool:
     names = b"user\0lockstep\0database\0postgres\0\0"
     said = _asked(host, port, struct.pack("!ii", len(names) + 8, _POSTGRES_PROTOCOL) + names, answer_bytes=1)
     return said == b"R"
+
+
+def spark_master_serves(host: str, page: int) -> bool:
+    """Whether a master is the one that leads."""
+    return _spark_says(host, page).get("status") == "ALIVE"
+
+
+def spark_worker_serves(host: str, page: int) -> bool:
+    """Whether a worker has found its master."""
+    return bool(_spark_says(host, page).get("masterwebuiurl"))
+
+
+def _spark_says(host: str, page: int) -> dict[str, object]:
+    """What a page of Spark's tells a program; nothing if it is not there."""
+    said = _asked(host, page, f"GET /json/ HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+    with suppress(ValueError):
+        return dict(json.loads(said.partition(b"\r\n\r\n")[2]))
+    return {}
 
 
 def _after_text(data: bytes, offset: int) -> int:

@@ -86,6 +86,7 @@ class Node:
                 text=True,
                 start_new_session=True,
                 cwd=launch.folder,
+                env={**os.environ, **launch.environment},
             )
         assert self._guard.stdout is not None
         pid = int(self._guard.stdout.readline() or 0)

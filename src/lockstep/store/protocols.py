@@ -151,6 +151,9 @@ BOOTING = frozenset({"starting", "seeding"})
 """States of a replica that has not."""
 
 
+NO_EXECUTORS = -1
+
+
 @dataclass(frozen=True)
 class Progress:
     """What one replica last said of itself. ``epoch`` is the newest epoch it has committed (-1: none).
@@ -184,6 +187,10 @@ class Progress:
     """The host that it lives on; empty if the job lives on one host alone."""
     process: str = ""
     """The handle of its process. A pid would not do: two hosts may have the same one, and so may two starts."""
+    executors: int = NO_EXECUTORS
+    """How many executors Spark has for it; :data:`NO_EXECUTORS` where the master is local and needs none."""
+    executors_lost: int = 0
+    """How many of them died since the replica started."""
 
 
 class Incarnations(Protocol):

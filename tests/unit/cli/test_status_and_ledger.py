@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.cli.plain_lines import replica_json
 from lockstep.clock import wall_us
 from lockstep.control.health import History, Limits, judge_health
 from lockstep.control.overview import RUN_BEGAN, rows_per_s
@@ -59,6 +60,7 @@ def test_a_single_replica_is_healthy_if_no_more_are_wanted() -> None:
     [
         (_progress("r1", 79), "r1 is 21 epochs behind"),
         (_progress("r1", 100, state="seeding"), "r1 is seeding"),
+        (_progress("r1", 100, executors=0, executors_lost=2), "r1 has no executor (2 lost since its start)"),
         (_progress("r1", 100, pid=0), "r1 is not alive (it last said: running)"),
         (_progress("r1", 100, updated_us=NOW - 11 * SECOND), "r1 is not alive (it last said: running)"),
         (_progress("r1", 100, state="failed"), "r1 is not alive (it last said: failed)"),
@@ -130,6 +132,26 @@ def test_a_first_epoch_that_takes_long_is_told_while_the_job_starts() -> None:
     first = _progress("r0", -1, state="starting", working_on=0, begun_us=NOW - 40 * SECOND, tasks=3, tasks_done=1)
     told = "r0 is starting; r0: epoch 0 under way for 40 s, 1 of 3 tasks done"
     assert _judge(first, wanted=1, history=history, published_ago_s=60) == ("starting", told)
+
+
+def test_executors_that_are_lost_are_told_and_one_that_is_left_computes() -> None:
+    assert _judge(_progress("r0", 100, executors=1, executors_lost=1), wanted=1)[0] == "healthy"
+    assert _judge(_progress("r0", 100, executors=0, executors_lost=1), wanted=1)[0] == "degraded"
+    assert _judge(_progress("r0", 100, executors=1, executors_lost=1), wanted=1, published_ago_s=4)[0] == "stalled"
+    seen = judge_health(
+        [_progress("r0", 100, executors=1, executors_lost=2), _progress("r1", 100)],
+        {},
+        100,
+        NOW,
+        NOW,
+        limits=Limits(wanted=2, lead_epochs_max=20, silence_max_s=10, publication_max_s=3),
+        pid_exists=lambda pid: True,
+    ).replicas
+    assert [one.executors_text for one in seen] == ["1 executor, 2 lost since its start", ""]
+    assert [(replica_json(one)["executors"], replica_json(one)["executors_lost"]) for one in seen] == [
+        (1, 2),
+        (None, 0),
+    ]
 
 
 def test_a_job_that_drains_is_stopping() -> None:

@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.connect.protocols import Place
+from lockstep.connect.protocols import Place, Slice
 from lockstep.connect.registry import source_side
 from lockstep.connect.sources.ranges import SLICE_RECORDS, fair_shares, split_range
 from lockstep.connect.specs import collection, journal, rate
+from lockstep.errors import StoreError
 from lockstep.plan.schema import parse_schema
+from lockstep.plan.specs import StageSource
 from lockstep.store.journal import open_journal
 from lockstep.store.sqlite_store import open_store
 from tests.unit.connect.sealing_for_connect import SOURCE, Sealing
@@ -66,6 +68,17 @@ def test_a_journal_keeps_what_another_job_still_needs(place: Place) -> None:
     assert fast.start() == {"0": 20, "1": 0}
     fast.close()
     slow.close()
+
+
+def test_whoever_only_reads_makes_no_journal(place: Place) -> None:
+    """An executor whose disk is not the driver's would read its own empty one."""
+    inside = StageSource("between", parse_schema("n bigint"))
+    for spec in (journal("log", schema="n bigint"), inside):
+        side = source_side(spec, place, SOURCE)
+        with pytest.raises(StoreError, match="LS0410"):
+            list(side.read(Slice("0", 0, 10, 10)))
+        side.close()
+    assert not [*place.home.rglob("journal.db")]
 
 
 def _damaged(ledger: Path) -> None:

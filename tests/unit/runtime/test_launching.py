@@ -11,7 +11,7 @@ import pytest
 
 from lockstep.config import SparkSettings
 from lockstep.runtime.spark import boot, launching
-from lockstep.runtime.spark.boot import PROPERTIES
+from lockstep.runtime.spark.boot import PROPERTIES, executors_home
 from lockstep.runtime.spark.environment import java_options
 from lockstep.runtime.spark.launching import jvm_command
 
@@ -76,3 +76,15 @@ def test_a_jvm_that_ends_instead_is_replaced_by_pyspark_s_own(
 
 def test_a_connection_is_read_whole() -> None:
     assert boot._read(struct.pack("!ii", 1, 2) + b"ab" + b"rest") == (1, "ab")
+
+
+def test_a_jvm_that_starts_executors_has_a_home_of_its_own_with_sparks_jars(tmp_path: Path) -> None:
+    jars = tmp_path / "pyspark" / "jars"
+    jars.mkdir(parents=True)
+    (jars / "spark-core_2.13-4.3.0.jar").touch()
+    command = ["java", "-cp", f"/conf:{jars}/*", "Main"]
+    assert executors_home("spark://h1:7077", command, tmp_path) == executors_home("local[2]", command, tmp_path) == {}
+    found = executors_home("local-cluster[2,1,1024]", command, tmp_path)
+    assert found == {"SPARK_HOME": str(tmp_path / "spark-home"), "SPARK_SCALA_VERSION": "2.13"}
+    assert (tmp_path / "spark-home" / "jars").resolve() == jars
+    assert executors_home("yarn", command, tmp_path)["SPARK_HOME"] == str(jars.parent)

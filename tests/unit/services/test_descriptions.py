@@ -20,7 +20,9 @@ def nodes(kind: Kind, count: int = 1) -> list[str]:
     return ["\n".join([*each.files.values(), " ".join(each.command)]) for each in made]
 
 
-@pytest.mark.parametrize("text", ["redis", "kafka=0", "zookeeper=6", "postgres=2", "kafka=many", "kafka=-1", ""])
+@pytest.mark.parametrize(
+    "text", ["redis", "kafka=0", "zookeeper=6", "postgres=2", "kafka=many", "kafka=-1", "spark=6", ""]
+)
 def test_what_is_no_service_is_refused_with_those_there_are(text: str) -> None:
     with pytest.raises(EnvironmentError_, match="LS0021") as caught:
         wish(text)
@@ -39,6 +41,16 @@ def test_nodes_of_one_service_share_no_port_and_no_folder() -> None:
         wanted = Wish(kind, 3)
         made = launches(wanted, TOOLS, Path("/there"), range(100, 100 + ports_needed(wanted)))
         assert len({each.port for each in made}) == len({each.folder for each in made}) == 3
+
+
+def test_spark_is_a_master_and_workers_that_listen_where_they_are_told() -> None:
+    wanted = Wish("spark", 2)
+    made = launches(wanted, TOOLS, Path("/there"), range(100, 100 + ports_needed(wanted)), ["10.0.0.1", "10.0.0.2"])
+    assert [each.name for each in made] == ["spark-master", "spark-worker-1", "spark-worker-2"]
+    assert address(made, "spark") == "spark://10.0.0.1:100"
+    assert [each.environment["SPARK_LOCAL_IP"] for each in made] == ["10.0.0.1", "10.0.0.1", "10.0.0.2"]
+    assert all(each.command[-1] == "spark://10.0.0.1:100" for each in made[1:])
+    assert len({each.folder for each in made}) == len({each.port for each in made}) == 3
 
 
 def test_a_single_zookeeper_is_alone_and_three_know_each_other() -> None:

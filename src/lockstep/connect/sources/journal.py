@@ -16,7 +16,7 @@ from lockstep.connect.sources.ranges import BATCH_ROWS, fair_shares, split_range
 from lockstep.connect.specs import JournalSource
 from lockstep.errors import StoreError
 from lockstep.store.dead_letters import SUFFIX as DEAD_LETTERS
-from lockstep.store.journal import open_journal
+from lockstep.store.journal import SqliteJournal, open_journal
 from lockstep.store.journal_readers import JournalReaders
 from lockstep.store.protocols import Positions
 from lockstep.store.types import arrow_schema
@@ -32,7 +32,8 @@ class JournalSide:
         self._readers = JournalReaders(place.home, place.job, spec.name)
         self._warned: set[str] = set()
         self._schema = arrow_schema(spec.schema)
-        self._journal = open_journal(place.home, spec.name, spec.schema, spec.partitions)
+        self._home, self._spec = place.home, spec
+        self._opened: SqliteJournal | None = None
 
     def start(self) -> Positions:
         """Every partition at its oldest kept record."""
@@ -42,14 +43,14 @@ class JournalSide:
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
         """What was appended after ``since``, the limit shared fairly between the partitions."""
         del now_us
-        ends = {str(partition): end for partition, end in self._journal.ends().items()}
+        ends = {str(partition): end for partition, end in self._journal().ends().items()}
         since = {partition: since.get(partition, 0) for partition in ends}
         shares = fair_shares({name: max(0, ends[name] - since[name]) for name in ends}, records_max)
         until = {name: since[name] + shares[name] for name in ends}
         times = [
             span
             for name, count in shares.items()
-            if count and (span := self._journal.ingested(int(name), since[name], until[name]))
+            if count and (span := self._journal().ingested(int(name), since[name], until[name]))
         ]
         return Advance(
             until,
@@ -68,15 +69,15 @@ class JournalSide:
         ]
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
-        """The records of one piece."""
-        for batch in self._journal.read(int(piece.partition), piece.start, piece.end):
+        """The records of one piece. Whoever only reads makes no journal: an executor's disk may not be the driver's."""
+        for batch in self._journal(may_make=False).read(int(piece.partition), piece.start, piece.end):
             fitting = batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
             for offset in range(0, fitting.num_rows, BATCH_ROWS):
                 yield fitting.slice(offset, BATCH_ROWS)
 
     def trim(self, positions: Positions) -> None:
         """Let the journal forget what neither this job nor any other one needs."""
-        if self._journal.name.endswith(DEAD_LETTERS):
+        if self._spec.name.endswith(DEAD_LETTERS):
             return  # whoever reads them, they stay until a person has handled them
         self._readers.move(positions)
         try:
@@ -84,16 +85,24 @@ class JournalSide:
         except StoreError as error:
             self._warn(error)
             return
-        self._journal.trim({int(each): min(floor.get(each, 0) for floor in floors) for each in positions})
+        self._journal().trim({int(each): min(floor.get(each, 0) for floor in floors) for each in positions})
 
     def close(self) -> None:
         """Close the journal's files."""
-        self._journal.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
         self._readers.close()
         self._store.close()
 
+    def _journal(self, *, may_make: bool = True) -> SqliteJournal:
+        if self._opened is None:
+            schema = self._spec.schema if may_make else None
+            self._opened = open_journal(self._home, self._spec.name, schema, self._spec.partitions)
+        return self._opened
+
     def _begins(self) -> dict[str, int]:
-        return {str(partition): begin for partition, begin in self._journal.begins().items()}
+        return {str(partition): begin for partition, begin in self._journal().begins().items()}
 
     def _warn(self, error: StoreError) -> None:
         """Say once what trimming waits for: it is tried again and again."""

@@ -21,18 +21,19 @@ class StageSide:
 
     def __init__(self, spec: StageSource, place: Place, source: str) -> None:
         del source
-        self._journal: SqliteJournal = open_journal(job_folder(place.home, place.job), spec.name, spec.schema)
+        self._folder, self._spec = job_folder(place.home, place.job), spec
+        self._opened: SqliteJournal | None = None
 
     def start(self) -> Positions:
         """Before the first record."""
-        return {_PARTITION: self._journal.begins()[0]}
+        return {_PARTITION: self._journal().begins()[0]}
 
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
         """Everything that is there. There is no limit: event time has passed what the earlier stage handed on, and a
         record that stayed behind would be late.
         """
         del records_max, now_us
-        end = self._journal.ends()[0]
+        end = self._journal().ends()[0]
         return Advance({_PARTITION: end}, end - since.get(_PARTITION, 0), finished=True)
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
@@ -40,18 +41,25 @@ class StageSide:
         return split_range(_PARTITION, start.get(_PARTITION, 0), end[_PARTITION])
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
-        """The records of one piece."""
-        for batch in self._journal.read(0, piece.start, piece.end):
+        """The records of one piece. Whoever only reads makes no journal."""
+        for batch in self._journal(may_make=False).read(0, piece.start, piece.end):
             for offset in range(0, batch.num_rows, BATCH_ROWS):
                 yield batch.slice(offset, BATCH_ROWS)
 
     def trim(self, positions: Positions) -> None:
         """Nobody else reads it."""
-        self._journal.trim({0: positions[_PARTITION]})
+        self._journal().trim({0: positions[_PARTITION]})
 
     def close(self) -> None:
         """Close the journal's file."""
-        self._journal.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _journal(self, *, may_make: bool = True) -> SqliteJournal:
+        if self._opened is None:
+            self._opened = open_journal(self._folder, self._spec.name, self._spec.schema if may_make else None)
+        return self._opened
 
 
 class StageTrimmer(StageSide):
@@ -60,6 +68,7 @@ class StageTrimmer(StageSide):
     def __init__(self, name: str, place: Place) -> None:
         self._name = name
         self._folder = job_folder(place.home, place.job)
+        self._opened = None
 
     def start(self) -> Positions:
         """Nobody asks: whoever seals reads the journal, and has the columns."""

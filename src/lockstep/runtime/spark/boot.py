@@ -72,6 +72,7 @@ class Jvm:
         # compiles what it imports, a second of work; without one they import the installed package, compiled once.
         environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         environment |= {"SPARK_CONNECT_MODE": "0", _CONNECTION: str(self._connection)}
+        environment |= executors_home(conf.get("spark.master", ""), command, folder)
         properties = self._folder / "spark.properties"
         write_private(properties, properties_text(conf))
         words = [str(properties) if word == PROPERTIES else word for word in command]
@@ -109,6 +110,26 @@ class Jvm:
         self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
+
+
+def executors_home(master: str, command: Sequence[str], folder: Path) -> dict[str, str]:
+    """What a JVM has to know that starts executors itself (`local-cluster[...]`) or sends Spark to them (`yarn`).
+
+    With `local-cluster` its home is a folder with a link to Spark's jars: executors write their logs below it, and
+    those are not to be among the installed packages.
+    """
+    if not master.startswith("local-cluster") and master != "yarn":
+        return {}
+    entries = [entry for word in command for entry in word.split(os.pathsep)]
+    jars = Path(next(entry for entry in entries if entry.endswith("/jars/*"))).parent
+    scala = next(jars.glob("spark-core_*.jar")).name.removeprefix("spark-core_").partition("-")[0]
+    if master == "yarn":
+        return {"SPARK_HOME": str(jars.parent), "SPARK_SCALA_VERSION": scala}
+    home = folder / "spark-home"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    (home / "jars").symlink_to(jars, target_is_directory=True)
+    return {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": scala}
 
 
 def _read(body: bytes) -> tuple[int, str]:

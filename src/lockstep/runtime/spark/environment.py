@@ -29,6 +29,7 @@ from lockstep.runtime.spark.archive import archive_options
 from lockstep.runtime.spark.boot import booted, properties_text, submit_options
 from lockstep.runtime.spark.hadoop_settings import lighten
 from lockstep.runtime.spark.local_files import without_processes
+from lockstep.runtime.spark.masters import cluster_conf
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
 _STREAMING = "org.apache.spark.sql.execution.streaming."
@@ -125,14 +126,18 @@ def java_options(extra: str = "") -> str:
     return " ".join(part for part in (JAVA_OPTIONS, quick, archive_options(), extra) if part)
 
 
-def open_session(name: str, settings: SparkSettings, scratch: Path) -> SparkSession:
-    """Start Spark with the pins. The JVM ends with this process: its standard input is our end of a pipe."""
+def open_session(name: str, settings: SparkSettings, scratch: Path, replicas: int = 1) -> SparkSession:
+    """Start Spark with the pins. The JVM ends with this process: its standard input is our end of a pipe.
+
+    On a cluster it takes its share of what ``replicas`` share.
+    """
     conf = {
         **SPEED,
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         **settings.conf,
+        **cluster_conf(settings, replicas, JAVA_OPTIONS),
         **RESULT_PINS,
         "spark.driver.extraJavaOptions": java_options(settings.conf.get("spark.driver.extraJavaOptions", "")),
     }

@@ -13,6 +13,8 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from lockstep.config import is_local
+
 _CLASS = "org.apache.hadoop.conf.Configuration"
 _VALUES, _ORIGINS = "properties", "updatingResource"
 _YARN = r"^yarn\."
@@ -28,7 +30,7 @@ def lighten(session: SparkSession) -> None:
     session._jsparkSession.sessionState()
     settings = session.sparkContext._jsc.hadoopConfiguration()
     try:
-        if session.sparkContext.master.startswith("local"):
+        if is_local(session.sparkContext.master):
             _field(jvm, _VALUES).get(settings).keySet().removeAll(settings.getValByRegex(_YARN).keySet())
         _field(jvm, _ORIGINS).set(settings, jvm.java.util.concurrent.ConcurrentHashMap())
     except (Py4JError, TypeError, AttributeError) as error:

@@ -35,7 +35,9 @@ def jvm_command(settings: SparkSettings) -> list[str]:
     """What to run for a JVM with these settings; empty if the launcher gives no answer, then PySpark has to do it."""
     conf = jvm_conf(settings)
     # Secrets are no part of the command, nor of the name of the file that it is kept in.
-    text = json.dumps([str(find_java().home), str(spark_home()), pyspark.__version__, redacted(conf)], sort_keys=True)
+    hadoop = [os.environ.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]  # on the class path
+    facts = [str(find_java().home), str(spark_home()), pyspark.__version__, redacted(conf), *hadoop]
+    text = json.dumps(facts, sort_keys=True)
     path = archive_path().parent / f"jvm-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     if kept := _kept(path):
         return kept
