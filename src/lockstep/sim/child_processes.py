@@ -40,7 +40,10 @@ class Handle:
         self._child = child
         self.pid = child.pid
         self.gentle = child.gentle
-        self.exit_code = child.exit_code
+
+    def exit_code(self) -> int | None:
+        """How it ended, None while it runs."""
+        return self._child.exit_code()
 
     @property
     def is_booting(self) -> bool:

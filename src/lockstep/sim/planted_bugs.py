@@ -198,7 +198,7 @@ def _decide_by_the_clock(view: View, settings: RunSettings) -> Seal | Wait:
 
 def _copy_leftover(checkpoints: SimCheckpoints, stage: int, peer: str) -> int:
     """A copy that an earlier start left behind is taken for the one that was just ordered."""
-    leftover = checkpoints._world.copies.get((checkpoints._replica.name, stage))
+    leftover = checkpoints._replica.host.copies.get((checkpoints._replica.name, stage))
     epoch = _COPY(checkpoints, stage, peer)
     if leftover is not None:
         copied = checkpoints.copied[stage]

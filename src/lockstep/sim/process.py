@@ -14,6 +14,7 @@ from lockstep.sim.faults import Strike
 from lockstep.store.protocols import Entry, Holder
 
 if TYPE_CHECKING:
+    from lockstep.sim.hosts import SimHost
     from lockstep.sim.world import World
 
 EXIT_KILLED = -9
@@ -26,8 +27,9 @@ AWAKENING_S = 0.2
 class SimProcess:
     """One process of a replica. Towards the supervisor it looks like ``agent.processes.ReplicaProcess``."""
 
-    def __init__(self, world: World, *, gently: bool, pid: int) -> None:
+    def __init__(self, world: World, host: SimHost, *, gently: bool, pid: int) -> None:
         self.world = world
+        self.host = host
         self.name = ""
         self.pid = pid
         self.gentle = gently
@@ -35,6 +37,8 @@ class SimProcess:
         self.zombie = False
         self.holder = Holder("", 0)
         """The incarnation that it is; none before it has begun to act for a replica."""
+        self.in_step = False
+        """Whether it does a step of a machine now: then a call that gets no answer waits, and the step is done again."""
         self._who = ""
         self._exit_code: int | None = None
         self._still_until_us = 0

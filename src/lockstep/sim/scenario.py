@@ -91,6 +91,8 @@ class Scenario:
     clock_jumps_s: tuple[tuple[float, str, float], ...] = ()
     """(when, whose, by how much) a wall clock is set; whose is a replica, "supervisor" or "all"."""
     lead_epochs_max: int = 6
+    hosts: int = 0
+    """On how many hosts it runs; 0: hosts are not simulated."""
     strikes_max: int = 1_000_000
     """Only so many faults strike replicas: shrinking lowers it."""
     spared: tuple[int, ...] = ()

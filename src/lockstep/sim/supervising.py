@@ -66,7 +66,7 @@ class SimSupervisor:
         self._go_on(partial(next, self._steps))
 
     def _life(self) -> Steps[None]:
-        timeline, clock = self.world.timeline, self.world.clock("supervisor")
+        timeline, clock = self.world.timeline, self.world.clock_of(self)
         settings = Settings(run=self.world.settings)
         template = ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {})
         self.term = yield from take_over(self._store, self.name, self._end_blocker)
