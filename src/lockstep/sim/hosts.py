@@ -32,6 +32,10 @@ class SimHost:
         """Whether others reach it, and it reaches them."""
         return self.is_up and not self.is_cut_off
 
+    def renew(self) -> None:
+        """It was down and is up: its disk is as it was, its agent is another one."""
+        self.is_up, self.agent = True, SimAgent()
+
     def when_back(self, go_on: Callable[[], None]) -> None:
         """Call back when it is no longer cut off."""
         self._waiting.append(go_on)

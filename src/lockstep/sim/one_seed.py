@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.sim.history import PromiseBroken
+from lockstep.sim.hosts_world import HostsWorld
 from lockstep.sim.scenario import Scenario, random_scenario
 from lockstep.sim.timeline import Timeline
 from lockstep.sim.world import World
@@ -28,6 +29,11 @@ class Failure:
         return self.violation.partition(":")[0]
 
 
+def world_of(seed: int, scenario: Scenario, *, whole: bool = False) -> World:
+    """The world of a scenario, before anything has happened in it."""
+    return (HostsWorld if scenario.hosts else World)(seed, scenario, whole=whole)
+
+
 def run_seed(
     seed: int,
     scenario: Scenario | None = None,
@@ -43,7 +49,8 @@ def run_seed(
 
     Raises :class:`PromiseBroken` with the last lines of its story (``whole``: all of them).
     """
-    world = World(seed, scenario or random_scenario(seed), store, timeline, whole=whole)
+    scenario = scenario or random_scenario(seed)
+    world = world_of(seed, scenario, whole=whole) if scenario.hosts else World(seed, scenario, store, timeline, whole=whole)
     try:
         world.run()
     except PromiseBroken as broken:
@@ -54,7 +61,7 @@ def run_seed(
 
 def try_seed(seed: int, scenario: Scenario, *, whole: bool = False) -> Failure | World:
     """Run one seed; what broke, or the world if nothing did. An error inside is a finding too."""
-    world = World(seed, scenario, whole=whole)
+    world = world_of(seed, scenario, whole=whole)
     try:
         world.run()
     except PromiseBroken as broken:

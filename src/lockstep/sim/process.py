@@ -54,7 +54,7 @@ class SimProcess:
 
     def kill(self) -> None:
         """End it at once. A process that hangs may be out of reach: it is taken for dead and goes on later."""
-        if self.zombie or not self.alive:
+        if not self.alive or (self.zombie and not self.world.scenario.hosts):
             return
         # Whoever has the store's lock is on this machine, and so is a spare: nothing is out of reach here.
         is_near = self.world.write_lock.holder is self or not self.holder.incarnation

@@ -305,6 +305,7 @@ class SimReplica(SimProcess):
         self._report()
         self.sealer.wake = self._drive(self.sealer.steps()).wake
         self.stage_progress.take_up()
+        self.world.joined(self)
         return machines
 
     def _next_entry(self, stage: int) -> Steps[Entry]:

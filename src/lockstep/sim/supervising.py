@@ -57,7 +57,13 @@ class SimSupervisor:
         self.supervisor: Supervisor | None = None
         """None while it takes over."""
         self._steps: Steps[None] = _no_steps()
-        self._store = cast("Store", StoreAt(world.store, self._before_write, self._before))
+        self._store = self._open_store()
+
+    def _open_store(self) -> Store:
+        return cast("Store", StoreAt(self.world.store, self._before_write, self._before))
+
+    def _new_processes(self) -> SimProcesses:
+        return SimProcesses(self)
 
     def start(self) -> None:
         """Take the job over as ``control.run`` does, then supervise it."""
@@ -71,7 +77,7 @@ class SimSupervisor:
         template = ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {})
         self.term = yield from take_over(self._store, self.name, self._end_blocker)
         names = replica_names(self.world.scenario.replicas)
-        processes = SimProcesses(self)
+        processes = self._new_processes()
         adopted, waiting = processes.adopted()
         yield from retire(self._store, adopted)
         yield from sweep(self._store, cast("list[SinkSide]", list(self.world.sinks.values())), adopted)

@@ -67,7 +67,7 @@ class SimWork:
         visible = len(side.visible)
         held = side.publish(wanted, self._world.timeline.now_us)
         if len(side.visible) > visible:
-            self._world.history.published(side)
+            self._world.published(side)
         elif self._replica.zombie:
             self._replica.tell("publishes second")
         return held

@@ -39,7 +39,7 @@ epochs of the slowest replica, which was one behind (0.2 s x 3 each, 1.2 s); the
 twice such an epoch (1.2 s)."""
 SLOW_CALL_S_MAX = 0.2
 """As everything here is about ten times shorter than in production: a store that takes up to two seconds for a call."""
-_LOOK_S = 0.1
+LOOK_S = 0.1
 _SUPERVISOR = "supervisor"
 
 
@@ -57,6 +57,7 @@ class World:
         self._clocks = {name: HostClock(self.timeline) for name in self._clock_names()}
         self.home = SimHost("", HostClock(self.timeline))
         """Where everything is, if hosts are not simulated."""
+        self._make_hosts()
         self.store: Any = store or self._new_store()
         both = scenario.silence_s
         self.sources: dict[str, SimSource | Boundary] = {
@@ -65,7 +66,7 @@ class World:
         }
         self.stages = stages_of(scenario.stages)
         self.inside = Boundary(INSIDE)
-        self.sinks: dict[str, SimSink] = {name: SimSink(name) for name in SINKS}
+        self.sinks: dict[str, SimSink] = {name: self._new_sink(name) for name in SINKS}
         if scenario.stages > 1:
             self.sources[INSIDE] = self.sinks[INSIDE] = self.inside
         self.history = History(self.timeline, self.sources, self.settings, self.stages, self.content, whole=whole)
@@ -121,6 +122,19 @@ class World:
 
     def _clock_names(self) -> Sequence[str]:
         return (_SUPERVISOR, *replica_names(self.scenario.replicas))
+
+    def _make_hosts(self) -> None:
+        """There is one, and it is there."""
+
+    def _new_sink(self, name: str) -> SimSink:
+        return SimSink(name)
+
+    def joined(self, process: SimReplica) -> None:
+        """A replica has its checkpoints in place, and follows the ledger."""
+
+    def published(self, side: SimSink) -> None:
+        """Something became visible in a sink."""
+        self.history.published(side)
 
     def _new_store(self) -> MemoryStore:
         return MemoryStore(self._clocks[_SUPERVISOR])
@@ -294,11 +308,11 @@ class World:
     # Whoever looks after the job from outside: starts it again, stops it, and finds out whether all is well.
 
     def _look(self) -> None:
-        self.timeline.after(_LOOK_S, self._look)
+        self.timeline.after(LOOK_S, self._look)
         alive = [one for one in self.supervisors if one.alive]
         if self.write_lock.holder is not None and all(one.hangs for one in alive):
             # Two at once: who keeps everybody from writing is stopped, and so is the only one who could end it.
-            self._excuse(self.timeline.elapsed_s - _LOOK_S, self.timeline.elapsed_s + _LOOK_S)
+            self._excuse(self.timeline.elapsed_s - LOOK_S, self.timeline.elapsed_s + LOOK_S)
         if self._ending:
             return
         if not alive:
