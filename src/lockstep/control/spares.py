@@ -23,6 +23,7 @@ from lockstep.config import Settings
 from lockstep.control.overview import SPARES
 from lockstep.control.surroundings import Process
 from lockstep.errors import StoreError
+from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.protocols import Progress, Store
@@ -229,6 +230,7 @@ class Spares:
         self._failed_s = 0.0
         self._next_look_s = 0.0
         self._calm_since_s: float | None = None
+        self._last_seen = LastSeen()
 
     def adopt(self, started: Mapping[str, Process], waiting: Sequence[tuple[Spare, Shape]]) -> None:
         """Go on with the replicas and the spares that run already."""
@@ -307,7 +309,9 @@ class Spares:
 
     def _is_calm(self) -> bool:
         living = {name: process.pid for name, process in self._started.items() if process.exit_code() is None}
-        return is_calm(self._store.progress(), living, self._now_us())
+        # By when words changed, as it was seen from here: clocks of hosts differ.
+        words = self._last_seen.aged(self._store.progress(), self._now_us(), self._elapsed_s())
+        return is_calm(words, living, self._now_us())
 
     def _drop(self, one: Waiting, why: str, now_s: float) -> None:
         spare = self._take(one)

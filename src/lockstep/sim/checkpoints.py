@@ -42,8 +42,6 @@ class SimCheckpoints:
         self._world = replica.world
         self.copied: dict[int, Checkpoint] = {}
         """What it has copied, or made anew, to start from, of each stage, until it is in place."""
-        self.looked_us = 0
-        """When it last looked what is there: what it then chose is not older."""
 
     def own(self, stage: int) -> Checkpoint | None:
         """What is in place."""
@@ -51,7 +49,6 @@ class SimCheckpoints:
 
     def find(self, stage: int) -> Found | None:
         """What production finds out by reading the files."""
-        self.looked_us = self._world.timeline.now_us
         own = self.own(stage)
         if own is None:
             return None

@@ -57,9 +57,7 @@ class Sessions:
 class SharedStore(MemoryStore):
     """The store of a job on several hosts, and the registry of the hosts."""
 
-    def __init__(
-        self, timeline: Timeline, on_retired: Callable[[str], None], clock_of: Callable[[str], Clock]
-    ) -> None:
+    def __init__(self, timeline: Timeline, on_retired: Callable[[str], None], clock_of: Callable[[str], Clock]) -> None:
         super().__init__(lambda: timeline.now_us)
         self.sessions = Sessions(timeline, self._end_session)
         self.history: History | None = None
@@ -70,8 +68,6 @@ class SharedStore(MemoryStore):
         self._taken: dict[str, str] = {}
         """Who had each lease last, until it is given back."""
         self._announced: dict[str, dict[str, Any]] = {}
-        self.retired_us: dict[Holder, int] = {}
-        """When each incarnation was retired that is not live any more."""
 
     # Leases: whoever is heard keeps what it has.
 
@@ -124,19 +120,13 @@ class SharedStore(MemoryStore):
 
     def begin(self, replica: str, pid: int) -> Holder:
         """A new incarnation."""
-        self._note_retired(replica)
+        self._on_retired(replica)
         return super().begin(replica, pid)
 
     def retire(self, replica: str) -> None:
         """No incarnation so far may act."""
-        self._note_retired(replica)
         super().retire(replica)
-
-    def _note_retired(self, replica: str) -> None:
-        incarnation, live = self._live.get(replica, (0, False))
-        if live:
-            self.retired_us[Holder(replica, incarnation)] = self._clock()
-            self._on_retired(replica)
+        self._on_retired(replica)
 
 
 class StoreFrom(StoreAt):

@@ -42,7 +42,14 @@ class SimCoordinator(SimSupervisor):
             shared = self.world.store
             (shared.give_back if holder == self.name else shared.release)(name, holder)
 
-        store.release = release  # type: ignore[attr-defined]
+        def trim(floor: int) -> None:
+            self._before_write("trim")
+            if self.world.store.holder(LEASE) != self.name:
+                self.tell("forgets late")
+                self.world.history.forgot_late = True
+            self.world.store.trim(floor)
+
+        store.release, store.trim = release, trim  # type: ignore[attr-defined]
         return cast("Store", store)
 
     def _new_processes(self) -> Fleet:

@@ -142,7 +142,9 @@ class Fleet(SimProcesses):
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> Handle:
         """A new process for a replica."""
         host = self._host_for(spec.replica)
-        self._check([f"spare {one.pid}" for one in self._spares if one.is_booting_for_nobody], [spec.replica])
+        # One that cannot be reached takes nothing from whoever is started elsewhere.
+        booting = [one for one in self._spares if one.is_booting_for_nobody and self._answers(one.child.host)]
+        self._check([f"spare {one.pid}" for one in booting], [spec.replica])
         self._world.history.check(promises.one_process(spec.replica, [one.pid for one in self._running(spec.replica)]))
         self._world.history.check(promises.placement(spec.replica, host.name, self._beside()))
         return self._keep(FarHandle(self._supervisor, self._world.spawn(spec, gently=gently, host=host)))

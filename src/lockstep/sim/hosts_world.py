@@ -13,6 +13,7 @@ from lockstep.errors import RunError, StoreError
 from lockstep.observe import promises
 from lockstep.sim.coordination import SharedStore, StoreFrom
 from lockstep.sim.coordinator import SimCoordinator
+from lockstep.sim.fleet import reaches
 from lockstep.sim.hosts import Disk, SimHost
 from lockstep.sim.pipeline import SimSink
 from lockstep.sim.process import EXIT_KILLED, SimProcess
@@ -34,7 +35,7 @@ def host_names(count: int) -> list[str]:
 
 
 class TellingSink(SimSink):
-    """A sink that keeps with the data who published: whoever was replaced there is refused, as Delta and Postgres do."""
+    """A sink that keeps with the data who published: whoever was replaced there is refused, as Delta does it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -97,9 +98,7 @@ class HostsWorld(World):
 
     def store_of(self, process: SimReplica) -> StoreFrom:
         """The store as a replica reaches it."""
-        return StoreFrom(
-            self.store, process.host, process.before_write, process.before_read, lambda: process.alive
-        )
+        return StoreFrom(self.store, process.host, process.before_write, process.before_read, lambda: process.alive)
 
     def when_answering(self, process: SimProcess, go_on: Callable[[], None]) -> None:
         """Call back when a process that got no answer can ask again."""
@@ -117,12 +116,18 @@ class HostsWorld(World):
     def disk_of_peer(self, process: SimReplica, peer: str) -> Disk:
         """Served by the agent of the host where the peer joined last."""
         host = self.hosts.get(self.state_at.get(peer, ""))
-        if host is None or not (host is process.host or (host.is_reachable and process.host.is_reachable)):
+        if host is None or not reaches(process.host, host):
             raise RunError("LS0606", f"no snapshot could be taken of {peer}: its host does not answer")
-        retired_us = self.store.retired_us.get(self._joined[peer])
-        is_live = retired_us is None or retired_us >= process.checkpoints.looked_us
-        self.history.check(promises.incarnation(str(self._joined[peer]), f"seeds {process.holder}", is_live=is_live))
+        wanted = self._joined[peer]
+        self.refuse_seed_of_retired(wanted)
+        is_live = self.store.is_live(wanted)
+        self.history.check(promises.incarnation(str(wanted), f"seeds {process.holder}", is_live=is_live))
         return host.disk
+
+    def refuse_seed_of_retired(self, wanted: Holder) -> None:
+        """As ``runtime/transfer`` does on both sides: it was chosen before it was retired."""
+        if not self.store.is_live(wanted):
+            raise RunError("LS0606", f"no snapshot could be taken of {wanted.replica}: {wanted} was retired")
 
     def joined(self, process: SimReplica) -> None:
         """A replica has its checkpoints in place, and follows the ledger."""
@@ -226,9 +231,11 @@ class HostsWorld(World):
             self._kill_host(name, self.draw.uniform(0.1, 1.0))
 
     def _to_supervisor(self, strike: Any) -> None:
-        leader = self.leader
-        if leader is not None and not leader.hangs:
-            strike(leader)
+        """Strike whoever coordinates; if nobody does, one of those that are about to."""
+        alive = [one for one in self.supervisors if one.alive and not one.hangs]
+        target = self.leader if self.leader is not None or not alive else self.draw.choice(alive)
+        if target in alive:
+            strike(target)
 
     def tell(self, line: str, what: str) -> None:
         """A line for the trace, and what kind of trouble it is."""

@@ -50,7 +50,9 @@ def run_seed(
     Raises :class:`PromiseBroken` with the last lines of its story (``whole``: all of them).
     """
     scenario = scenario or random_scenario(seed)
-    world = world_of(seed, scenario, whole=whole) if scenario.hosts else World(seed, scenario, store, timeline, whole=whole)
+    world = (
+        world_of(seed, scenario, whole=whole) if scenario.hosts else World(seed, scenario, store, timeline, whole=whole)
+    )
     try:
         world.run()
     except PromiseBroken as broken:

@@ -38,7 +38,7 @@ class SimProcess:
         self.holder = Holder("", 0)
         """The incarnation that it is; none before it has begun to act for a replica."""
         self.in_step = False
-        """Whether it does a step of a machine now: then a call that gets no answer waits, and the step is done again."""
+        """Whether it does a step of a machine now: a call without an answer waits then, and it is done again."""
         self._who = ""
         self._exit_code: int | None = None
         self._still_until_us = 0

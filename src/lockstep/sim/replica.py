@@ -256,7 +256,6 @@ class SimReplica(SimProcess):
             VERSION,
             [[step.id for step in stage.time_steps] for stage in self.world.stages],
             self._prefer_peer,
-            self.clock,
             self._elapsed_s,
         ).steps()
         at = self._own()
@@ -294,9 +293,7 @@ class SimReplica(SimProcess):
             self._elapsed_s,
         )
         machines: list[EpochSteps[SimOutput]] = [
-            EpochSteps(
-                self._store, self.holder, stage, VERSION, self.stage_progress, lambda: self.draining, self.clock
-            )
+            EpochSteps(self._store, self.holder, stage, VERSION, self.stage_progress, lambda: self.draining, self.clock)
             for stage in range(len(at))
         ]
         self.reporter.standpoint = lambda: self.at

@@ -187,9 +187,9 @@ def random_hosts_scenario(seed: int, hosts: int, replicas: int | None = None) ->
         sinks_beyond=draw.random() < 0.5,
         clock_jumps_s=_wrong_clocks(draw, names, faults_s),
         supervisor_killed_s=_moments(draw, faults_s, 0.4),
-        supervisor_hangs_s=((draw.uniform(1.0, faults_s), draw.uniform(1.0, 5.0)),) if draw.random() < 0.3 else (),
+        supervisor_hangs_s=_hangs(draw, faults_s),
         supervisor_lock=False,
-        # Whoever is out of reach is on a host that is cut off; and no process of one host keeps those of others waiting.
+        # Whoever is out of reach is on a host that is cut off. What no store has that hosts share: a lock, one disk.
         zombie_chance=0.0,
         hold_chance=0.0,
         disk_full_s=(),
@@ -220,6 +220,12 @@ def _supervisor_hangs(draw: random.Random, until_s: float) -> tuple[Span, ...]:
     if until_s < 15.0 or draw.random() >= 0.4:
         return ()
     return ((round(draw.uniform(1.0, 3.0), 3), round(draw.uniform(10.5, 12.5), 3)),)
+
+
+def _hangs(draw: random.Random, until_s: float) -> tuple[Span, ...]:
+    """For less than a session lasts, or for longer."""
+    span_s = (round(draw.uniform(1.0, until_s), 3), round(draw.uniform(1.0, 5.0), 3))
+    return (span_s,) if draw.random() < 0.3 else ()
 
 
 def _moments(draw: random.Random, until_s: float, chance: float) -> tuple[float, ...]:

@@ -23,9 +23,7 @@ _WAIT_S = 0.3
 class SimSpare(SimReplica):
     """A process that acts for nobody until it is told for whom."""
 
-    def __init__(
-        self, world: World, spec: ReplicaSpec, shape: Mapping[str, Any], host: SimHost, *, pid: int
-    ) -> None:
+    def __init__(self, world: World, spec: ReplicaSpec, shape: Mapping[str, Any], host: SimHost, *, pid: int) -> None:
         super().__init__(world, replace(spec, replica=SPARE), host, gently=True, pid=pid)
         self.shape = shape
         self.is_ready = False

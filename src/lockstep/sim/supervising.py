@@ -75,7 +75,8 @@ class SimSupervisor:
         timeline, clock = self.world.timeline, self.world.clock_of(self)
         settings = Settings(run=self.world.settings)
         template = ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {})
-        self.term = yield from take_over(self._store, self.name, self._end_blocker)
+        is_shared = self.world.scenario.hosts > 0
+        self.term = yield from take_over(self._store, self.name, self._end_blocker, is_shared=is_shared)
         names = replica_names(self.world.scenario.replicas)
         processes = self._new_processes()
         adopted, waiting = processes.adopted()

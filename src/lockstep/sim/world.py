@@ -147,7 +147,7 @@ class World:
         """The store as a replica reaches it."""
         return StoreAt(self.store, process.before_write)
 
-    def when_answering(self, process: SimProcess, go_on: Callable[[], None]) -> None:
+    def when_answering(self, process: SimProcess, go_on: Callable[[], None]) -> None:  # noqa: ARG002
         """Call back when a process that got no answer from the store can ask again."""
         self.write_lock.when_free(go_on)
 
@@ -158,7 +158,7 @@ class World:
     def reach_sinks(self, process: SimProcess) -> None:
         """Raise if a process cannot reach the sinks now."""
 
-    def disk_of_peer(self, process: SimReplica, peer: str) -> Disk:
+    def disk_of_peer(self, process: SimReplica, peer: str) -> Disk:  # noqa: ARG002
         """Where the checkpoint of a peer is, as one that wants to be seeded reads it."""
         return self.home.disk
 
