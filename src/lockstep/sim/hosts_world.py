@@ -24,6 +24,9 @@ from lockstep.sim.timeline import HostClock
 from lockstep.sim.world import LOOK_S, World
 from lockstep.store.protocols import Holder
 
+CANDIDATE_LOADS_S = (0.6, 1.2)
+"""How long it takes until the candidate of a host is there: it is started, and loads the job."""
+
 
 def host_names(count: int) -> list[str]:
     """The names of the hosts.
@@ -286,7 +289,7 @@ class HostsWorld(World):
             if not host.is_up or self._on(host):
                 self._candidates_s[host.name] = 0.0
             elif self._candidates_s[host.name] == 0.0:
-                self._candidates_s[host.name] = self.timeline.elapsed_s + self.draw.uniform(0.0, 0.5)
+                self._candidates_s[host.name] = self.timeline.elapsed_s + self.draw.uniform(*CANDIDATE_LOADS_S)
             elif self.timeline.elapsed_s >= self._candidates_s[host.name]:
                 self._start_candidate(host)
 

@@ -29,9 +29,12 @@ class Failure:
         return self.violation.partition(":")[0]
 
 
-def world_of(seed: int, scenario: Scenario, *, whole: bool = False) -> World:
+def world_of(
+    seed: int, scenario: Scenario, store: Any = None, timeline: Timeline | None = None, *, whole: bool = False
+) -> World:
     """The world of a scenario, before anything has happened in it."""
-    return (HostsWorld if scenario.hosts else World)(seed, scenario, whole=whole)
+    kind = HostsWorld if scenario.hosts else World
+    return kind(seed, scenario, store, timeline, whole=whole)
 
 
 def run_seed(
@@ -50,13 +53,12 @@ def run_seed(
     Raises :class:`PromiseBroken` with the last lines of its story (``whole``: all of them).
     """
     scenario = scenario or random_scenario(seed)
-    world = (
-        world_of(seed, scenario, whole=whole) if scenario.hosts else World(seed, scenario, store, timeline, whole=whole)
-    )
+    world = world_of(seed, scenario, store, timeline, whole=whole)
     try:
         world.run()
     except PromiseBroken as broken:
-        broken.add_note(f"again: lockstep sim --seed {seed} --trace")
+        hosts = f" --hosts {scenario.hosts}" if scenario.hosts else ""
+        broken.add_note(f"again: lockstep sim --seed {seed}{hosts} --trace")
         raise
     return world
 
