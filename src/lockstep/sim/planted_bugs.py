@@ -117,7 +117,9 @@ CUT_OFF = Scenario(replicas=3, hosts=3, cut_off_s=((3.0, "h1", 4.0), (8.0, "h2",
 CUT_OFF_BESIDE_SINKS = replace(CUT_OFF, slow_chance=0.05, sinks_beyond=True)
 LEFT_ALONE_ON_HOSTS = replace(LEFT_ALONE, hosts=3)
 CRASHING_ON_HOSTS = Scenario(hosts=3, crash_chance=0.03, tear_chance=0.5)
-STRUCK_AT_THE_LEASE = replace(LEFT_ALONE_ON_HOSTS, replicas=1, faults_s=9.5, supervisor_hangs_s=((4.25, 5.0),))
+STRUCK_AT_THE_LEASE = replace(
+    LEFT_ALONE_ON_HOSTS, faults_s=10.0, supervisor_hangs_s=((4.1, 5.0), (4.2, 5.0), (4.3, 5.0))
+)
 MINUTES_AHEAD = Scenario(hosts=3, clock_jumps_s=((0.0, "h2", 150.0),))
 
 
