@@ -63,7 +63,7 @@ def test_a_killed_replica_is_not_seen_in_the_output(run: JobRun, tmp_path_factor
 
     refused = started_elsewhere(run, tmp_path_factory.mktemp("elsewhere"))
     assert "LS0610" in refused
-    assert f"{run.pid}@" in refused, "it says who supervises the job"
+    assert f".{run.pid}." in refused, "it says who supervises the job"
     assert run.all_run(), "and nobody was disturbed"
 
     numbers = published(run)

@@ -10,6 +10,7 @@ import pytest
 import lockstep as ls
 from lockstep import F
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.transfer import snapshots
 from lockstep.runtime.transfer.offers import Offers, PeersOfStore
 from lockstep.testing import trial as trials
 from tests.spark.conftest import NewTrial
@@ -30,7 +31,8 @@ def test_a_replica_goes_on_from_a_snapshot_that_came_over_http(
     home = Path(first.spec.home)
     monkeypatch.setenv("LOCKSTEP_TOKEN", TOKEN)
     with Offers(tmp_path / "offers", PeersOfStore(home, lambda _: ran.store)) as offers, serving(offers) as server:
-        monkeypatch.setattr(trials, "ReplicaSpec", partial(ReplicaSpec, peers={"r0": server.address}))
+        monkeypatch.setattr(trials, "ReplicaSpec", partial(ReplicaSpec, host="h2"))
+        monkeypatch.setattr(snapshots, "address_of", lambda store, host: server.address)
         ran.store.trim(2)
         ran.start("r1")
         assert server.network.ranges, "files came over HTTP"

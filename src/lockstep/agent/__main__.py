@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from lockstep.agent.description import PID_FILE, read
-from lockstep.agent.hosting import HostedJob
+from lockstep.agent.hosting import Here, HostedJob
 from lockstep.agent.leftovers import end_leftovers
 from lockstep.agent.serving import Agent
 from lockstep.agent.spare_processes import MachineProcesses
@@ -28,10 +28,20 @@ def main() -> None:
         print(f"ended what an earlier agent left: {left}", file=sys.stderr, flush=True)
     # Looking for Java takes a moment: now, while nobody waits.
     process_environment()
-    agent = Agent(description, HostedJob(description.job, MachineProcesses(folder), description.orphan_timeout_s))
+    job = HostedJob(
+        description.job,
+        MachineProcesses(folder),
+        Here(Path.cwd(), folder.parent.parent),
+        orphan_timeout_s=description.orphan_timeout_s,
+        stop_timeout_s=description.stop_timeout_s,
+    )
+    agent = Agent({description.job: job})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: agent.stop())
-    agent.serve(listening)
+    try:
+        agent.serve(listening, description.token)
+    finally:
+        description.remove()
 
 
 if __name__ == "__main__":

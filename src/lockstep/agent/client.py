@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 from urllib.parse import quote
 
-from lockstep.agent.description import Description
+from lockstep.agent.bundles import DIGEST_HEADER
+from lockstep.agent.contact import Contact
 from lockstep.agent.hosting import Listed
-from lockstep.agent.server import TERM_HEADER
+from lockstep.agent.server import BUNDLES, TERM_HEADER
 from lockstep.errors import RunError, from_wire
 from lockstep.runtime.spec import ReplicaSpec
 
@@ -20,6 +21,8 @@ LOOK_TIMEOUT_S = 1.0
 """For a look at all processes, ten times a second: what was seen before holds meanwhile."""
 ACT_TIMEOUT_S = 20.0
 """For a command. Ending a process waits until it is gone, five seconds at most; the rest is for a busy machine."""
+UPLOAD_TIMEOUT_S = 60.0
+"""For each piece of a bundle to be taken, and for it to be unpacked."""
 
 
 ENDING = "LS0682"
@@ -40,8 +43,9 @@ class AgentGone(RunError):
 class AgentClient:
     """One agent and one job, with the term of whoever commands; 0 may only look."""
 
-    def __init__(self, description: Description, term: int = 0) -> None:
-        self.description = description
+    def __init__(self, contact: Contact, job: str, term: int = 0) -> None:
+        self.contact = contact
+        self.job = job
         self.term = term
         self._connection: http.client.HTTPConnection | None = None
 
@@ -51,7 +55,30 @@ class AgentClient:
 
     def is_ending(self, timeout_s: float = ACT_TIMEOUT_S) -> bool:
         """Whether it will not be there in a moment; asked without commanding."""
-        return bool(self._ask("GET", f"/jobs/{quote(self.description.job, safe='')}", timeout_s=timeout_s)["ending"])
+        return bool(self._ask("GET", self._job_path(), timeout_s=timeout_s)["ending"])
+
+    def take_up(self, order: Mapping[str, Any]) -> None:
+        """Tell it what is to run: it keeps a process that can coordinate the job, and takes orders for it."""
+        self._ask("PUT", self._job_path(), {"order": order})
+
+    def has_bundle(self, name: str) -> bool:
+        """Whether it has the job's code and tables."""
+        return bool(self._ask("GET", f"{self._job_path()}/bundles/{name}")["there"])
+
+    def put_bundle(self, name: str, file: Path, digest: str) -> None:
+        """Send it the job's code and tables."""
+        headers = {"Content-Length": str(file.stat().st_size), DIGEST_HEADER: digest}
+        with file.open("rb") as body:
+            self._asked("PUT", f"{BUNDLES}{quote(self.job, safe='')}/{name}", body, UPLOAD_TIMEOUT_S, headers)
+
+    def probe(self, place: str, name: str, act: str) -> bool:
+        """``write``, ``look`` for or ``remove`` a file in a place of that host; whether it is there then."""
+        return bool(self._ask("POST", f"{self._job_path()}/probe", {"place": place, "name": name, "act": act})["there"])
+
+    def standings(self, stages: int) -> dict[str, tuple[int, ...]]:
+        """The newest epoch that each stage of each replica has computed, by the checkpoints on that host."""
+        found = self._ask("GET", f"{self._job_path()}/standings/{stages}")["standings"]
+        return {name: tuple(epochs) for name, epochs in found.items()}
 
     def listed(self, timeout_s: float = LOOK_TIMEOUT_S) -> tuple[list[Listed], int]:
         """All processes, and how much memory is free on that host."""
@@ -86,7 +113,7 @@ class AgentClient:
 
     def end(self) -> None:
         """Have the agent end all that is left and then itself."""
-        self._ask("POST", f"/jobs/{quote(self.description.job, safe='')}/end")
+        self._ask("POST", f"{self._job_path()}/end")
 
     def close(self) -> None:
         """Give the connection back."""
@@ -94,28 +121,37 @@ class AgentClient:
             self._connection.close()
             self._connection = None
 
+    def _job_path(self) -> str:
+        return f"/jobs/{quote(self.job, safe='')}"
+
     def _path(self, handle: str = "", what: str = "") -> str:
-        parts = ["", "jobs", quote(self.description.job, safe=""), "processes", handle, what]
-        return "/".join(parts).rstrip("/")
+        return "/".join([self._job_path(), "processes", handle, what]).rstrip("/")
 
     def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = ACT_TIMEOUT_S
     ) -> dict[str, Any]:
         had_one = self._connection is not None
+        text = json.dumps(body or {}).encode()
         try:
-            return self._asked(method, path, body, timeout_s)
+            return self._asked(method, path, text, timeout_s)
         except (AgentGone, _Broken):
             if not had_one:
                 raise
             # It may have been closed while nothing was said on it: a new one tells whether anybody listens.
-            return self._asked(method, path, body, timeout_s)
+            return self._asked(method, path, text, timeout_s)
 
-    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> dict[str, Any]:
-        text = json.dumps(body or {}).encode()
-        headers = {"Authorization": f"Bearer {self.description.token}", TERM_HEADER: str(self.term)}
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        body: bytes | IO[bytes],
+        timeout_s: float,
+        more_headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self.contact.token}", TERM_HEADER: str(self.term)}
         try:
             connection = self._connected(timeout_s)
-            connection.request(method, path, text, headers)
+            connection.request(method, path, body, {**headers, **(more_headers or {})})
             response = connection.getresponse()
             answer: dict[str, Any] = json.loads(response.read())
         except TimeoutError:
@@ -131,6 +167,9 @@ class AgentClient:
             raise self._broken(error) from None
         if response.status == http.HTTPStatus.OK:
             return answer
+        if response.status == http.HTTPStatus.NOT_FOUND and self.contact.host:
+            # Nobody commanded it for long, and it has ended the job's processes: as one that is gone.
+            raise self._gone(LookupError(answer.get("trouble", "")))
         said = from_wire(answer.get("error", ""))
         if said is not None and said.code == ENDING:
             # It drains, and is gone in a moment; until then nothing can be told to it.
@@ -139,7 +178,7 @@ class AgentClient:
 
     def _connected(self, timeout_s: float) -> http.client.HTTPConnection:
         if self._connection is None:
-            self._connection = _UnixConnection(self.description.socket, timeout_s)
+            self._connection = self.contact.connection(timeout_s)
             self._connection.connect()
         self._connection.sock.settimeout(timeout_s)
         return self._connection
@@ -148,37 +187,29 @@ class AgentClient:
         """The error to raise when it has not answered for so long."""
         return AgentSilent(
             "LS0680",
-            f'the agent of job "{self.description.job}" has not answered for {timeout_s:.0f} s',
-            why="its process hangs or is stopped, or the machine is very busy. Its replicas go on.",
-            hint=f"see {self.description.folder}/agent.log; if it does not come back, end it: "
-            f"kill -9 $(cat {self.description.folder}/agent.pid)",
+            f"{self._who} has not answered for {timeout_s:.0f} s",
+            why="its process hangs or is stopped, its host cannot be reached, or it is very busy. Its replicas go on.",
+            hint=f"see {self.contact.log}; if it does not come back, end it (kill -9).",
         )
 
     def _trouble(self, error: Exception) -> AgentSilent:
-        fact = f'the agent of job "{self.description.job}" cannot do what it is asked now'
-        return AgentSilent("LS0680", fact, why=f"{error}.", hint=f"see {self.description.folder}/agent.log.")
+        fact = f"{self._who} cannot do what it is asked now"
+        return AgentSilent("LS0680", fact, why=f"{error}.", hint=f"see {self.contact.log}.")
 
     def _broken(self, error: Exception) -> _Broken:
-        fact = f'the connection to the agent of job "{self.description.job}" broke'
+        fact = f"the connection to {self._who} broke"
         why = f"{type(error).__name__}: {error}."
-        return _Broken("LS0680", fact, why=why, hint=f"see {self.description.folder}/agent.log.")
+        return _Broken("LS0680", fact, why=why, hint=f"see {self.contact.log}.")
 
     def _gone(self, error: Exception) -> AgentGone:
         return AgentGone(
             "LS0681",
-            f'the agent of job "{self.description.job}" is gone',
-            why=f"nobody listens at {self.description.socket} ({error}).",
-            hint=f"`lockstep run` starts another one; see {self.description.folder}/agent.log for the end of this one.",
+            f"{self._who} is gone",
+            why=f"nobody listens at {self.contact.address} ({error}).",
+            hint=f"`lockstep run` starts another one, on another host `lockstep agent` does; see {self.contact.log}.",
         )
 
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._socket_path = path
-
-    def connect(self) -> None:
-        """To the socket instead of a port."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._socket_path)
+    @property
+    def _who(self) -> str:
+        host = self.contact.host
+        return f"the agent of host {host}" if host else f'the agent of job "{self.job}"'

@@ -9,10 +9,12 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lockstep.agent.contact import UNIX, Contact
 from lockstep.credentials import write_private
 
 FILE = "agent.json"
 """In the job's folder, for its owner alone."""
+LOG = "agent.log"
 PID_FILE = "agent.pid"
 """Beside it, for people and for chaos: whoever commands an agent does not need it."""
 _PATH_BYTES_MAX = 100
@@ -32,6 +34,12 @@ class Description:
     """Of Lockstep: another version starts another agent."""
     orphan_timeout_s: float
     stop_timeout_s: float
+
+    @property
+    def contact(self) -> Contact:
+        """For those that talk to it."""
+        log = f"{self.folder}/{LOG}"
+        return Contact(f"{UNIX}{self.socket}", self.token, log, instance=Path(self.socket).name)
 
     def write(self) -> None:
         """Put it where others find it, whole or not at all."""

@@ -11,13 +11,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from lockstep.errors import RunError
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.store.home import job_folder
+from lockstep.store.names import checked_name
 
+DRAIN_LOOK_S = 0.1
+"""How often it is looked whether replicas that finish their epoch have ended."""
 FORGOTTEN_MAX = 1000
 """Handles of processes that are gone, so that an order that comes late starts none of them again."""
 
@@ -101,6 +105,38 @@ class Listed:
     """Of a replica that has ended: what it wrote down about it, as :meth:`LockstepError.to_wire`."""
 
 
+@dataclass(frozen=True)
+class Here:
+    """What a host knows and nobody else does: where things are on it."""
+
+    project: Path
+    home: Path
+    host: str = ""
+    hosts: Mapping[str, Any] | None = None
+    """Its own settings of how hosts know each other (``[hosts]``); None: those that come with a spec."""
+
+    def filled(self, spec: ReplicaSpec, handle: str) -> ReplicaSpec:
+        """A spec, which is the same for all hosts, as a process of this one needs it.
+
+        >>> spec = ReplicaSpec("", "", "job", "code/ab/job.py:job", "hash", "r0", "auto", {})
+        >>> Here(Path("/p"), Path("/p/.lockstep"), "h1").filled(spec, "a1").job_file
+        '/p/.lockstep/jobs/job/code/ab/job.py:job'
+        """
+        file = Path(spec.job_file)
+        if file.is_absolute() or ".." in file.parts:
+            raise ValueError(f"a job's file is one of its folder, not {spec.job_file}")
+        return replace(
+            spec,
+            project=str(self.project),
+            home=str(self.home),
+            job_file=str(job_folder(self.home, spec.job) / file),
+            replica=checked_name("replica", spec.replica),
+            settings=spec.settings if self.hosts is None else {**spec.settings, "hosts": dict(self.hosts)},
+            host=self.host,
+            process=handle,
+        )
+
+
 @dataclass
 class _Held:
     handle: str
@@ -119,15 +155,23 @@ class HostedJob:
         self,
         job: str,
         machine: Machine[Any],
-        orphan_timeout_s: float,
+        here: Here,
+        *,
+        orphan_timeout_s: float = 30.0,
+        stop_timeout_s: float = 30.0,
         elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.job = job
         self.ending = False
+        self.over = False
+        """Whether nothing of it is left here."""
+        self.orphan_timeout_s = orphan_timeout_s
+        self.stop_timeout_s = stop_timeout_s
         self._machine = machine
-        self._orphan_timeout_s = orphan_timeout_s
+        self._here = here
         self._elapsed_s = elapsed_s
         self._heard_s = elapsed_s()
+        self._drained_by_s = 0.0
         self._term = 0
         self._held: dict[str, _Held] = {}
         self._forgotten: deque[str] = deque(maxlen=FORGOTTEN_MAX)
@@ -157,9 +201,10 @@ class HostedJob:
         if held is None:
             if handle in self._forgotten:
                 raise ProcessLookupError(f"process {handle} has been started, and is gone")
-            process: Hosted = self._machine.spare(spec, handle) if spare else self._machine.replica(spec, gently=gently)
+            full, machine = self._here.filled(spec, handle), self._machine
+            process: Hosted = machine.spare(full, handle) if spare else machine.replica(full, gently=gently)
             name = "" if spare else spec.replica
-            held = self._held[handle] = _Held(handle, process, spec.folder, spec.likeness, shape, name)
+            held = self._held[handle] = _Held(handle, process, full.folder, spec.likeness, shape, name)
         return _listed(held)
 
     def become(self, handle: str, spec: ReplicaSpec, *, gently: bool) -> bool:
@@ -168,9 +213,10 @@ class HostedJob:
         if held is None:
             return False
         if not held.replica:
-            if not self._machine.become(held.process, spec, gently=gently):
+            full = self._here.filled(spec, handle)
+            if not self._machine.become(held.process, full, gently=gently):
                 return False
-            held.replica, held.folder, held.likeness = spec.replica, spec.folder, spec.likeness
+            held.replica, held.folder, held.likeness = spec.replica, full.folder, spec.likeness
         return held.replica == spec.replica
 
     def listed(self) -> list[Listed]:
@@ -201,10 +247,26 @@ class HostedJob:
     def tend(self) -> float:
         """Look after those that boot, and whether anybody still supervises; after how long to look again."""
         now_s = self._elapsed_s()
-        if now_s - self._heard_s > self._orphan_timeout_s:
-            self.ending = True
+        if not self.ending and now_s - self._heard_s > self.orphan_timeout_s:
+            self.end()
+        if self.ending:
+            if now_s >= self._drained_by_s or self.is_empty():
+                self.end_at_once()
+            return DRAIN_LOOK_S
         again_s = self._machine.tend()
-        return min(self._heard_s + self._orphan_timeout_s - now_s, again_s or self._orphan_timeout_s)
+        return min(self._heard_s + self.orphan_timeout_s - now_s, again_s or self.orphan_timeout_s)
+
+    def end(self) -> None:
+        """Obey nobody any more: replicas finish their epoch, and then nothing is left (see :meth:`tend`)."""
+        if not self.ending:
+            self.ending, self._drained_by_s = True, self._elapsed_s() + self.stop_timeout_s
+            self.drain_all()
+
+    def end_at_once(self) -> None:
+        """End all that is left."""
+        self.ending = self.over = True
+        for handle in list(self._held):
+            self.kill(handle)
 
     def slept(self, seconds: float) -> None:
         """This process itself was stopped for so long: that says nothing about whoever supervises."""
@@ -221,11 +283,6 @@ class HostedJob:
     def is_empty(self) -> bool:
         """Whether no process runs."""
         return all(one.process.exit_code() is not None for one in self._held.values())
-
-    def kill_all(self) -> None:
-        """End all that is left."""
-        for handle in list(self._held):
-            self.kill(handle)
 
 
 def _listed(held: _Held) -> Listed:

@@ -1,4 +1,4 @@
-"""The agent's own life: it answers until nobody is left to answer to, lets its replicas finish, and ends."""
+"""The agent's own life: it answers, looks after the processes of its jobs, and ends when nobody asks any more."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import queue
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -16,17 +17,17 @@ from typing import Any
 
 import psutil
 
+from lockstep import __version__
 from lockstep.agent.client import ACT_TIMEOUT_S
-from lockstep.agent.description import Description
 from lockstep.agent.hosting import HostedJob, as_json
-from lockstep.agent.server import AgentServer, Request, Route
+from lockstep.agent.server import AgentServer, Mount, Request, Route
 from lockstep.runtime.spec import ReplicaSpec
 
-_DRAIN_LOOK_S = 0.1
 _ANSWERING_S = 2.0
 """For the answer under way, before the process ends."""
 _SLEPT_S = 5.0
 """Who wakes up so much later than it wanted to was stopped itself."""
+_LOOK_S_MAX = 5.0
 
 
 class MainThread:
@@ -58,81 +59,95 @@ class MainThread:
 
 
 class Agent:
-    """Serves one job on one host."""
+    """Serves the jobs that it has. Without any it ends, unless it stands for a whole host (:class:`HostAgent`)."""
 
-    def __init__(self, description: Description, job: HostedJob) -> None:
-        self._description = description
-        self._job = job
+    lives_on = False
+
+    def __init__(self, jobs: Mapping[str, HostedJob]) -> None:
+        self._jobs = dict(jobs)
         self._main = MainThread()
-        self._at_once = False
+        self._ending = False
 
-    def serve(self, listening: socket.socket) -> None:
+    def serve(
+        self,
+        listening: socket.socket,
+        token: str | None,
+        *,
+        mounts: Mapping[str, Mount] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """Answer until nobody supervises any more, or whoever does says that it is over; leaves no process behind."""
-        server = AgentServer(listening, self.routes(), self._description.token)
+        server = AgentServer(listening, self.routes(), token, mounts=mounts, tls=tls)
         answering = threading.Thread(target=server.answer, name="agent-server", daemon=True)
         answering.start()
         try:
-            while not self._job.ending:
-                self._do_next(self._job.tend())
-            if not self._at_once:
-                self._drain()
+            while self._jobs or (self.lives_on and not self._ending):
+                self._do_next(self._tend())
         finally:
-            self._job.kill_all()
-            server.end(self._description.socket)
+            for job in self._jobs.values():
+                job.end_at_once()
+            server.end()
             answering.join(_ANSWERING_S)
-            self._description.remove()
 
     def stop(self) -> None:
         """Let the replicas finish and end (a signal)."""
-        self._job.ending = True
+        self._ending = True
         self._main.wake()
+
+    def _tend(self) -> float:
+        """Look after all jobs; after how long to look again."""
+        if self._ending:
+            for job in self._jobs.values():
+                job.end()
+        again_s = min([_LOOK_S_MAX, *(job.tend() for job in self._jobs.values())])
+        for name in [name for name, job in self._jobs.items() if job.over]:
+            print(f'nothing of job "{name}" is left here', file=sys.stderr, flush=True)
+            del self._jobs[name]
+            again_s = 0.0
+        return again_s
 
     def _do_next(self, timeout_s: float) -> None:
         until_s = time.monotonic() + timeout_s
         self._main.do_next(timeout_s)
         if (late_s := time.monotonic() - until_s) > _SLEPT_S:
-            self._job.slept(late_s)
-
-    def _drain(self) -> None:
-        print("nobody supervises this job any more: its replicas finish their epoch", file=sys.stderr, flush=True)
-        self._job.drain_all()
-        deadline_s = time.monotonic() + self._description.stop_timeout_s
-        while not self._job.is_empty() and time.monotonic() < deadline_s:
-            self._main.do_next(_DRAIN_LOOK_S)
+            for job in self._jobs.values():
+                job.slept(late_s)
 
     def routes(self) -> list[Route]:
-        """What can be asked of this agent. Others add to it: what is served here to peers has routes of its own."""
+        """What can be asked of this agent."""
         one = "/jobs/{job}/processes/{handle}"
-        job = self._job
         return [
-            Route("GET", "/agent", self._about),
+            Route("GET", "/agent", lambda _: self.about()),
             Route("GET", "/jobs/{job}", self._state),
-            Route("GET", "/jobs/{job}/processes", self._asked(self._listed)),
-            Route("PUT", one, self._asked(self._start)),
-            Route("POST", f"{one}/become", self._asked(self._become)),
-            Route("GET", f"{one}/cpu", self._asked(lambda r: {"cpu_s": job.cpu_s(r.parameters["handle"])})),
-            Route("POST", f"{one}/drain", self._asked(_done(job.drain))),
-            Route("POST", f"{one}/kill", self._asked(_done(job.kill))),
-            Route("POST", f"{one}/full-speed", self._asked(_done(job.full_speed))),
-            Route("POST", "/jobs/{job}/end", self._asked(self._end)),
+            Route("GET", "/jobs/{job}/processes", self.commanded(_processes)),
+            Route("PUT", one, self.commanded(_start)),
+            Route("POST", f"{one}/become", self.commanded(_become)),
+            Route("GET", f"{one}/cpu", self.commanded(lambda job, r: {"cpu_s": job.cpu_s(r.parameters["handle"])})),
+            Route("POST", f"{one}/drain", self.commanded(lambda job, r: job.drain(r.parameters["handle"]))),
+            Route("POST", f"{one}/kill", self.commanded(lambda job, r: job.kill(r.parameters["handle"]))),
+            Route("POST", f"{one}/full-speed", self.commanded(lambda job, r: job.full_speed(r.parameters["handle"]))),
+            Route("POST", "/jobs/{job}/end", self.commanded(lambda job, _: job.end_at_once())),
         ]
 
-    def _asked(self, act: Callable[[Request], Mapping[str, Any]]) -> Callable[[Request], Mapping[str, Any]]:
+    def commanded(
+        self, act: Callable[[HostedJob, Request], Mapping[str, Any] | None]
+    ) -> Callable[[Request], Mapping[str, Any]]:
         """Done in the main thread, for whoever may command this job."""
 
         def admitted(request: Request) -> Mapping[str, Any]:
-            self._refuse_others(request)
-            self._job.admit(request.term)
-            return act(request)
+            job = self._job(request)
+            job.admit(request.term)
+            return act(job, request) or {}
 
-        def answer(request: Request) -> Mapping[str, Any]:
-            done: Mapping[str, Any] = self._main.call(partial(admitted, request))
-            return done
+        return lambda request: self.in_main_thread(partial(admitted, request))
 
-        return answer
+    def in_main_thread(self, act: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Done by the thread that has all processes."""
+        done: Mapping[str, Any] = self._main.call(act)
+        return done
 
-    def _about(self, request: Request) -> Mapping[str, Any]:
-        del request
+    def about(self) -> Mapping[str, Any]:
+        """What this agent says of itself and its host."""
         from lockstep.runtime.spark.environment import environment_hash
 
         return {
@@ -140,47 +155,35 @@ class Agent:
             "pid": os.getpid(),
             "cores": os.cpu_count() or 1,
             "memory_bytes": psutil.virtual_memory().total,
-            "jobs": [self._job.job],
-            "version": self._description.version,
+            "jobs": sorted(self._jobs),
+            "version": __version__,
             "python": platform.python_version(),
             "environment": environment_hash(),
         }
 
     def _state(self, request: Request) -> Mapping[str, Any]:
         """For those who do not command: whether it will still be here in a moment."""
-        self._refuse_others(request)
-        return {"ending": self._job.ending}
+        return {"ending": self._job(request).ending}
 
-    def _refuse_others(self, request: Request) -> None:
-        if request.parameters["job"] != self._job.job:
-            raise LookupError(f"this agent has no job {request.parameters['job']}")
-
-    def _listed(self, request: Request) -> Mapping[str, Any]:
-        del request
-        processes = [as_json(one) for one in self._job.listed()]
-        return {"processes": processes, "memory_free_bytes": int(psutil.virtual_memory().available)}
-
-    def _start(self, request: Request) -> Mapping[str, Any]:
-        body, handle = request.body, request.parameters["handle"]
-        spec = ReplicaSpec(**body["spec"])
-        return as_json(
-            self._job.start(handle, spec, body["shape"], spare=bool(body["spare"]), gently=bool(body["gently"]))
-        )
-
-    def _become(self, request: Request) -> Mapping[str, Any]:
-        spec = ReplicaSpec(**request.body["spec"])
-        heard = self._job.become(request.parameters["handle"], spec, gently=bool(request.body["gently"]))
-        return {"heard": heard}
-
-    def _end(self, request: Request) -> Mapping[str, Any]:
-        del request
-        self._at_once = self._job.ending = True
-        return {}
+    def _job(self, request: Request) -> HostedJob:
+        name = request.parameters["job"]
+        if name not in self._jobs:
+            raise LookupError(f"this agent has no job {name}")
+        return self._jobs[name]
 
 
-def _done(act: Callable[[str], None]) -> Callable[[Request], Mapping[str, Any]]:
-    def answer(request: Request) -> Mapping[str, Any]:
-        act(request.parameters["handle"])
-        return {}
+def _processes(job: HostedJob, request: Request) -> Mapping[str, Any]:
+    del request
+    processes = [as_json(one) for one in job.listed()]
+    return {"processes": processes, "memory_free_bytes": int(psutil.virtual_memory().available)}
 
-    return answer
+
+def _start(job: HostedJob, request: Request) -> Mapping[str, Any]:
+    body, handle = request.body, request.parameters["handle"]
+    spec = ReplicaSpec(**body["spec"])
+    return as_json(job.start(handle, spec, body["shape"], spare=bool(body["spare"]), gently=bool(body["gently"])))
+
+
+def _become(job: HostedJob, request: Request) -> Mapping[str, Any]:
+    spec = ReplicaSpec(**request.body["spec"])
+    return {"heard": job.become(request.parameters["handle"], spec, gently=bool(request.body["gently"]))}

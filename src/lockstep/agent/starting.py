@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from lockstep.agent.client import AgentClient, AgentGone
-from lockstep.agent.description import Description, read
+from lockstep.agent.description import LOG, Description, read
 from lockstep.agent.processes import opened_log
 from lockstep.errors import RunError
 
-LOG = "agent.log"
 _POLL_S = 0.1
 
 
@@ -27,17 +26,19 @@ class Started(Protocol):
         """How it ended, None while it runs."""
 
 
-def find_agent(folder: Path, wait_s: float, sleep: Callable[[float], None] = time.sleep) -> AgentClient | None:
+def find_agent(
+    folder: Path, wait_s: float, sleep: Callable[[float], None] = time.sleep
+) -> tuple[Description, AgentClient] | None:
     """The agent that serves a job's folder, None if there is none. One that is ending is waited for."""
     description = read(folder)
     if description is None:
         return None
-    client = AgentClient(description)
+    client = AgentClient(description.contact, description.job)
     deadline_s = time.monotonic() + wait_s
     while True:
         try:
             if not client.is_ending():
-                return client
+                return description, client
         except AgentGone:
             return None
         if time.monotonic() > deadline_s:

@@ -122,7 +122,7 @@ def replica_table(replicas: tuple[ReplicaHealth, ...]) -> Table:
             f"{one.lag_epochs:,}" if known else "",
             span_text(one.epoch_s * 1000) if one.epoch_s and known else "",
             str(one.restarts),
-            str(one.pid or ""),
+            f"{one.host} {one.pid or ''}".strip() if one.host else str(one.pid or ""),
         )
     return table
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from lockstep.cli import (
+    agent,
     bench,
     chaos,
     check,
@@ -31,6 +32,7 @@ from lockstep.cli import (
     services,
     sim,
     status,
+    stop,
     tail,
     token,
 )
@@ -89,6 +91,8 @@ _RUN, _LOOK, _DATA, _HELP = "Run a job", "Look at a job", "Data in and out", "He
 
 app.command("new", rich_help_panel=_RUN)(new.new)
 app.command("run", rich_help_panel=_RUN)(run.run)
+app.command("stop", rich_help_panel=_RUN)(stop.stop)
+app.command("agent", rich_help_panel=_RUN)(agent.agent)
 app.command("plan", rich_help_panel=_RUN)(plan.plan)
 app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("token", rich_help_panel=_RUN)(token.token)

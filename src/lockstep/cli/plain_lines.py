@@ -165,6 +165,7 @@ def replica_json(replica: ReplicaHealth) -> dict[str, object]:
         "tasks": replica.tasks,
         "tasks_done": replica.tasks_done,
         "pid": replica.pid,
+        "host": replica.host,
         "note": replica.note,
     }
 

@@ -91,7 +91,8 @@ def _show(report: dict[str, Any], overview: Overview) -> None:
         for said in filter(None, (replica.note, replica.work)):
             out.print(Text(f"{replica.replica}: {said}"))
     for spare in report["spares"]:
-        out.print(Text(f"spare: {'ready' if spare['ready'] else 'booting'}, pid {spare['pid']}"))
+        on = f" on {spare['host']}" if spare.get("host") else ""
+        out.print(Text(f"spare: {'ready' if spare['ready'] else 'booting'}, pid {spare['pid']}{on}"))
     out.print()
     if overview.rows_per_s:
         out.print(Text(f"rows/s: {rate_text(overview.rows_per_s)}"))

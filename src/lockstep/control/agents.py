@@ -1,42 +1,68 @@
-"""The processes of a job as its supervisor holds them: an agent has them, and is asked once before every decision."""
+"""The processes of a job, as its supervisor holds them through the agents of all hosts that the job may use.
+
+On a laptop there is one, which `lockstep run` has built in. What an agent has is asked once before every decision; a
+process is what its agent said last of it.
+"""
 
 from __future__ import annotations
 
 import secrets
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from lockstep.agent.client import AgentClient, AgentGone, AgentSilent
+from lockstep.agent.contact import Contact
 from lockstep.agent.hosting import Listed
 from lockstep.agent.processes import with_jvm
 from lockstep.config import Settings
-from lockstep.control.spares import Shape
+from lockstep.control.placing import Room, choose_host, may_live
+from lockstep.control.spares import Shape, Spare
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.store.protocols import Store
 
-SILENT_PAUSE_S = 2.0
-"""After a look that was not answered: the supervisor has other things to do than to wait for an agent."""
+SILENT_PAUSE_S = 1.0
+"""An agent that did not answer is asked again after this; what it said last holds meanwhile."""
 SILENT_S_MAX = 60.0
-"""Longer than this nobody can be started or ended, and the job is stopped as with a store that is in trouble."""
-RESTART_PAUSE_S = 1.0
-"""Between two starts of an agent."""
+"""One that is silent for so long is taken for gone, if there are others."""
+FIRST_LOOK_S = 15.0
+LOOK_S = 1.0
+PATIENCE_S = 5.0
+"""For processes that are not adopted to finish their epoch."""
+_POLL_S = 0.05
 
 
-def shape_of(settings: Settings, replica: str) -> Shape:
-    """What the process of a replica is started with."""
-    spark = settings.spark_of(replica).model_dump(mode="json")
-    return Shape(spark, replica_environment(replica), tuple(command_prefix(replica)))
+@dataclass(frozen=True)
+class Found:
+    """What runs already, for whoever begins to supervise."""
+
+    replicas: dict[str, RemoteProcess]
+    """To be adopted: they are what would be started."""
+    spares: tuple[RemoteProcess, ...]
+    others: tuple[RemoteProcess, ...]
+    """With other code or settings, or not wanted any more, or ended."""
+
+
+class Directory(Protocol):
+    """The agents that a job may use."""
+
+    def contacts(self) -> Mapping[str, Contact]:
+        """Those that are there now, by the names of their hosts."""
+
+    def lost(self, host: str, why: str) -> str:
+        """This one is gone; what is done about it, for people. Empty: told before."""
 
 
 class RemoteProcess:
-    """A replica or a spare in the hands of an agent, as it was at the last look."""
+    """A process of some agent's, as it was seen last. Implements what a supervisor wants of a process, and a spare."""
 
     def __init__(self, client: AgentClient, listed: Listed) -> None:
         self.listed = listed
+        self.host = client.contact.host
         self._client: AgentClient | None = client
 
     def lose(self) -> None:
@@ -47,8 +73,18 @@ class RemoteProcess:
 
     @property
     def pid(self) -> int:
-        """What the replica reports as its process id."""
+        """Its process id on its host, for people."""
         return self.listed.pid
+
+    @property
+    def handle(self) -> str:
+        """What it is known by, everywhere."""
+        return self.listed.handle
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        return f"pid {self.pid} on {self.host}" if self.host else f"pid {self.pid}"
 
     @property
     def gentle(self) -> bool:
@@ -113,102 +149,211 @@ class RemoteProcess:
                 self._client.command(self.listed.handle, what)
 
 
+class _Host:
+    """One agent, and the processes of its that this supervisor knows."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self.client = client
+        self.known: dict[str, RemoteProcess] = {}
+        self.memory_free_bytes = 0
+        self.next_look_s = 0.0
+        self.silent_since_s: float | None = None
+
+    def keep(self, process: RemoteProcess) -> RemoteProcess:
+        self.known[process.handle] = process
+        return process
+
+    def look(self, timeout_s: float) -> None:
+        listed, self.memory_free_bytes = self.client.listed(timeout_s)
+        self.silent_since_s = None
+        seen = {one.handle: one for one in listed}
+        for handle, process in list(self.known.items()):
+            if handle in seen:
+                process.listed = seen[handle]
+            else:
+                # It was ended and acknowledged.
+                self.known.pop(handle).lose()
+        for handle in seen.keys() - self.known.keys():
+            # The answer to its start was lost and it was given up, or its host was cut off and has come back.
+            RemoteProcess(self.client, seen[handle]).kill()
+
+    def lose(self) -> int:
+        """It is gone; how many of its processes ran."""
+        running = sum(one.exit_code() is None for one in self.known.values())
+        for one in self.known.values():
+            one.lose()
+        self.client.close()
+        return running
+
+    def room(self) -> Room:
+        running = [one for one in self.known.values() if one.exit_code() is None]
+        replicas = frozenset(one.listed.replica for one in running if one.listed.replica)
+        return Room(self.client.contact.host, replicas, len(running))
+
+
 class AgentProcesses:
-    """Starts the processes of one job through an agent, and another agent if that one dies."""
+    """Starts the processes of one job through agents."""
 
     def __init__(
         self,
-        client: AgentClient,
+        directory: Directory,
+        job: str,
+        term: int,
         settings: Settings,
-        new_agent: Callable[[], AgentClient],
+        last_host: Callable[[str], str] = lambda _: "",
         elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
+        self._directory = directory
+        self._job = job
+        self._term = term
         self._settings = settings
-        self._new_agent = new_agent
+        self._last_host = last_host
         self._elapsed_s = elapsed_s
-        self._known: dict[str, RemoteProcess] = {}
-        self._memory_free_bytes = 0
-        self._next_look_s = 0.0
-        self._next_agent_s = 0.0
-        self._silent_since_s: float | None = None
+        self._hosts: dict[str, _Host] = {}
+        self._follow_directory()
 
-    def adopt(self, listed: Listed) -> RemoteProcess:
+    def running(self) -> list[RemoteProcess]:
+        """All processes on all hosts, for whoever begins to supervise; none of them is known before it is adopted."""
+        found = []
+        for host in self._hosts.values():
+            try:
+                listed, host.memory_free_bytes = host.client.listed(FIRST_LOOK_S)
+            except (AgentGone, AgentSilent):
+                continue  # told by the first look; what it has is not adopted, and ended when it is back
+            found += [RemoteProcess(host.client, one) for one in listed]
+        return found
+
+    def adopt(self, process: RemoteProcess) -> RemoteProcess:
         """Go on with a process that runs already."""
-        return self._keep(listed)
+        return self._hosts[process.host].keep(process)
 
     def shape(self, replica: str) -> Shape:
         """What the process of a replica is started with."""
         return shape_of(self._settings, replica)
 
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> RemoteProcess:
-        """A new process for a replica. OSError if the agent cannot start it now."""
+        """A new process for a replica. OSError if it cannot be started now."""
         return self._start(spec, {}, spare=False, gently=gently)
 
     def spare(self, spec: ReplicaSpec, shape: Shape) -> RemoteProcess:
-        """A new spare, of the shape of this replica."""
+        """A new spare, of the shape of this replica, where a replica may live if another host is lost."""
         return self._start(spec, shape.to_json(), spare=True, gently=True)
 
+    def may_become(self, spare: Spare, replica: str) -> bool:
+        """Whether a replica may live where this spare does: not beside another one while a host has none."""
+        assert isinstance(spare, RemoteProcess)
+        return may_live(self._rooms(), spare.host, replica)
+
     def memory_free_bytes(self) -> int:
-        """What could be had at the last look."""
-        return self._memory_free_bytes
+        """What could be had at the last look, on the host that has most."""
+        return max((host.memory_free_bytes for host in self._hosts.values()), default=0)
+
+    def standings(self, stages: int) -> list[tuple[int, ...]]:
+        """The newest epoch that each stage of each replica has computed, as all hosts know it."""
+        found: list[tuple[int, ...]] = []
+        for host in self._hosts.values():
+            with suppress(AgentGone, AgentSilent):
+                found += host.client.standings(stages).values()
+        return found
 
     def look(self) -> str:
-        """See how all processes are. If the agent is gone, all of them are, and another one is started: told then."""
-        if self._elapsed_s() < self._next_look_s:
-            return ""
-        try:
-            listed, self._memory_free_bytes = self._client.listed()
-        except AgentGone as error:
-            return self._replaced_agent(str(error.why))
-        except AgentSilent:
-            self._note_silence()
-            return ""
-        self._silent_since_s = None
-        self._see({one.handle: one for one in listed})
-        return ""
+        """See how all processes are; what to tell about those who have them, if one is gone."""
+        told = self._follow_directory()
+        for name, host in list(self._hosts.items()):
+            if self._elapsed_s() < host.next_look_s:
+                continue
+            try:
+                host.look(LOOK_S)
+            except AgentGone as error:
+                told.append(self._lose(name, str(error.why)))
+            except AgentSilent as error:
+                told.append(self._note_silence(name, error))
+        return " ".join(filter(None, told))
 
-    def _see(self, listed: Mapping[str, Listed]) -> None:
-        for handle, process in list(self._known.items()):
-            if handle in listed:
-                process.listed = listed[handle]
-            else:
-                # It was ended and acknowledged.
-                self._known.pop(handle).lose()
-        for handle in listed.keys() - self._known.keys():
-            # The answer to its start was lost, and it was given up.
-            RemoteProcess(self._client, listed[handle]).kill()
+    def close(self) -> None:
+        """Give the connections back."""
+        for host in self._hosts.values():
+            host.client.close()
 
-    def _note_silence(self) -> None:
-        now_s = self._elapsed_s()
-        self._next_look_s = now_s + SILENT_PAUSE_S
-        self._silent_since_s = now_s if self._silent_since_s is None else self._silent_since_s
-        if now_s - self._silent_since_s > SILENT_S_MAX:
-            raise self._client.silence(now_s - self._silent_since_s)
+    def _follow_directory(self) -> list[str]:
+        contacts, told = self._directory.contacts(), []
+        for name, host in list(self._hosts.items()):
+            if contacts.get(name) != host.client.contact:
+                told.append(self._lose(name, f"the agent of host {name} is not announced any more."))
+        for name, contact in self._directory.contacts().items():
+            if name not in self._hosts:
+                self._hosts[name] = _Host(AgentClient(contact, self._job, self._term))
+        return told
 
-    def _replaced_agent(self, why: str) -> str:
-        if self._elapsed_s() < self._next_agent_s:
+    def _lose(self, name: str, why: str) -> str:
+        text = self._directory.lost(name, why)
+        if not text:
             return ""
-        self._next_agent_s = self._elapsed_s() + RESTART_PAUSE_S
-        running = sum(one.exit_code() is None for one in self._known.values())
-        for one in self._known.values():
-            one.lose()
-        self._known.clear()
-        self._client.close()
-        try:
-            self._client = self._new_agent()
-        except OSError as error:
-            return f"{why} No other one can be started now, it is tried again: {error}"
-        return f"{why} Another one is started; the {running} processes of the first one end."
+        running = self._hosts.pop(name).lose()
+        self._follow_directory()
+        return f"{text} The {running} processes of the first one end."
+
+    def _note_silence(self, name: str, error: AgentSilent) -> str:
+        host, now_s = self._hosts[name], self._elapsed_s()
+        host.next_look_s = now_s + SILENT_PAUSE_S
+        host.silent_since_s = now_s if host.silent_since_s is None else host.silent_since_s
+        if now_s - host.silent_since_s <= SILENT_S_MAX:
+            return ""
+        if len(self._hosts) == 1:
+            raise host.client.silence(now_s - host.silent_since_s)
+        return self._lose(name, str(error))
+
+    def _rooms(self) -> list[Room]:
+        return [host.room() for host in self._hosts.values() if host.silent_since_s is None]
 
     def _start(self, spec: ReplicaSpec, shape: dict[str, Any], *, spare: bool, gently: bool) -> RemoteProcess:
+        rooms, replica = self._rooms(), "" if spare else spec.replica
+        name = choose_host(rooms, replica, self._last_host(replica) if replica else "")
+        if name is None:
+            raise OSError("no host is there to start it on")
+        host = self._hosts[name]
+        # On one host whoever supervises has loaded what it takes to find the JVM's command; other hosts find their own.
+        sent = spec if name else with_jvm(spec)
         try:
-            listed = self._client.start(secrets.token_hex(8), with_jvm(spec), shape, spare=spare, gently=gently)
+            listed = host.client.start(secrets.token_hex(8), sent, shape, spare=spare, gently=gently)
         except (AgentSilent, AgentGone) as error:
             raise OSError(str(error)) from None
-        return self._keep(listed)
+        return host.keep(RemoteProcess(host.client, listed))
 
-    def _keep(self, listed: Listed) -> RemoteProcess:
-        process = RemoteProcess(self._client, listed)
-        self._known[listed.handle] = process
-        return process
+
+def shape_of(settings: Settings, replica: str) -> Shape:
+    """What the process of a replica is started with."""
+    environment, prefix = replica_environment(replica), tuple(command_prefix(replica))
+    return Shape(settings.spark_of(replica).model_dump(mode="json"), environment, prefix)
+
+
+def sorted_out(running: Sequence[RemoteProcess], likeness: str, names: Collection[str]) -> Found:
+    """Who can be gone on with: each replica once."""
+    replicas: dict[str, RemoteProcess] = {}
+    spares, others = [], []
+    for one in running:
+        fits = one.listed.likeness == likeness and one.exit_code() is None
+        if fits and not one.listed.replica:
+            spares.append(one)
+        elif fits and one.listed.replica in names and one.listed.replica not in replicas:
+            replicas[one.listed.replica] = one
+        else:
+            others.append(one)
+    return Found(replicas, tuple(spares), tuple(others))
+
+
+def end_others(others: Sequence[RemoteProcess], look: Callable[[], Sequence[RemoteProcess]], store: Store) -> None:
+    """Let those that are not adopted finish their epoch, and end them."""
+    for one in others:
+        if one.exit_code() is None:
+            one.drain()
+            text = f"{one.where} of an earlier run has other code or settings: it ends"
+            store.add_event("replica-not-adopted", text, one.listed.replica)
+    handles = {one.handle for one in others}
+    deadline_s = time.monotonic() + PATIENCE_S
+    while handles and time.monotonic() < deadline_s:
+        if all(one.exit_code() is not None for one in look() if one.handle in handles):
+            break
+        time.sleep(_POLL_S)
+    for one in others:
+        one.kill()

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lockstep.api.loading import LoadedJob
 from lockstep.compile.job import Compiled, compile_job
 from lockstep.config import STORE_FOLDER, Settings, load_settings
-from lockstep.control.run import refuse_pinned
+from lockstep.control.continuing import refuse_pinned
 from lockstep.control.suspect_code import Suspicion, suspicions
 from lockstep.errors import ExpressionError, LockstepError, RunError
 from lockstep.plan.encode import function_name

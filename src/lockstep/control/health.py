@@ -28,6 +28,8 @@ class History:
     started_us: int = 0
     pid: int = 0
     """Of the newest start."""
+    host: str = ""
+    """Where that was, if the job lives on several hosts."""
     ended: bool = False
     given_up: bool = False
 
@@ -46,6 +48,7 @@ class ReplicaHealth:
     restarts: int
     pid: int
     note: str
+    host: str = ""
     starting_s: float | None = None
     """For how long it has been starting; None once it computes, or if nobody knows."""
     working_on: int = -1
@@ -87,14 +90,14 @@ def histories(events: Iterable[Event], before: Mapping[str, History] | None = No
     """Each replica's history after these events.
 
     >>> histories([(1, 5, "replica-started", "r0", "pid 7, start 1"), (2, 9, "replica-ended", "r0", "exit code -9")])
-    {'r0': History(starts=1, started_us=5, pid=7, ended=True, given_up=False)}
+    {'r0': History(starts=1, started_us=5, pid=7, host='', ended=True, given_up=False)}
     """
     after = dict(before or {})
     for _, at_us, kind, replica, text in events:
         known = after.get(replica, History())
         if kind == "replica-started":
-            pid = re.match(r"pid (\d+)", text)
-            after[replica] = History(known.starts + 1, at_us, int(pid[1]) if pid else 0)
+            pid = re.match(r"pid (\d+)(?: on ([^\s,]+))?", text)
+            after[replica] = History(known.starts + 1, at_us, int(pid[1]) if pid else 0, (pid[2] or "") if pid else "")
         elif kind == "replica-ended":
             after[replica] = replace(known, ended=True)
         elif kind == "replica-given-up":
@@ -138,10 +141,10 @@ def _process(
     """Whether the process lives, and its state."""
     if _about_to_speak(said, history):
         # In idle time a process may be long in coming to its first word; one that never does, its supervisor ends.
-        alive = history.pid > 0 and pid_exists(history.pid)
+        alive = history.pid > 0 and (bool(history.host) or pid_exists(history.pid))
         return alive, "given up" if history.given_up else "starting"
     silent = now_us - said.updated_us > silence_max_s * US_PER_S
-    alive = said.state not in _ENDED and not silent and pid_exists(said.pid)
+    alive = said.state not in _ENDED and not silent and (bool(said.host) or pid_exists(said.pid))
     return alive, "given up" if history.given_up else said.state
 
 
@@ -165,6 +168,7 @@ def _seen(
         restarts=max(0, history.starts - 1),
         pid=0 if _about_to_speak(said, history) else said.pid,
         note=said.note,
+        host=said.host,
         starting_s=(now_us - history.started_us) / US_PER_S if booting else None,
         working_on=said.working_on,
         under_way_s=(now_us - said.begun_us) / US_PER_S if said.begun_us else 0.0,

@@ -21,7 +21,7 @@ RUN_BEGAN = "run-began-us"
 RUN_SETTINGS = "run-settings"
 """Fact: the settings of the newest run, the job's own options and the command line's included."""
 SPARES = "spares"
-"""Fact: the spares of the newest run, as {"pid", "ready"}."""
+"""Fact: the spares of the newest run, as {"pid", "ready", "host"}."""
 LATENCY_WINDOW_S = 60.0
 RATE_WINDOW_S = 10.0
 _EPOCHS_LOOKED_BACK = 600
@@ -127,7 +127,7 @@ def run_settings(store: Store) -> RunSettings:
 
 def spares(store: Store) -> list[dict[str, Any]]:
     """The spares whose processes are there: a supervisor that was killed cannot take its word back."""
-    return [one for one in json.loads(store.fact(SPARES) or "[]") if psutil.pid_exists(one["pid"])]
+    return [one for one in json.loads(store.fact(SPARES) or "[]") if one.get("host") or psutil.pid_exists(one["pid"])]
 
 
 def _us(seconds: float) -> int:

@@ -110,14 +110,15 @@ def may_order(situation: Situation, times: Times = TIMES) -> bool:
     )
 
 
-def is_calm(progress: Sequence[Progress], pids: Mapping[str, int], now_us: int) -> bool:
-    """Whether every replica that is expected to run does, and none is on its way; ``pids`` are those that live.
+def is_calm(progress: Sequence[Progress], processes: Mapping[str, str], now_us: int) -> bool:
+    """Whether every replica that is expected to run does, and none is on its way; ``processes`` are those that live.
 
     What a process said that has ended since is not believed: the store may not have been told yet.
     """
     expected = [one for one in progress if not _forgotten(one, now_us)]
     return bool(expected) and all(
-        one.state == "running" and is_live(one, now_us) and pids.get(one.replica) == one.pid for one in expected
+        one.state == "running" and is_live(one, now_us) and processes.get(one.replica) == one.process
+        for one in expected
     )
 
 
@@ -159,6 +160,10 @@ class Spare(Process, Protocol):
     """A process that boots or waits, and the replica that it becomes."""
 
     @property
+    def host(self) -> str:
+        """Where it lives; empty if the job lives on one host."""
+
+    @property
     def is_ready(self) -> bool:
         """Whether it has booted and is warm."""
 
@@ -181,6 +186,9 @@ class Processes(Protocol):
 
     def spare(self, spec: ReplicaSpec, shape: Shape) -> Spare:
         """A new spare, of the shape of this replica."""
+
+    def may_become(self, spare: Spare, replica: str) -> bool:
+        """Whether a replica may live where this spare does."""
 
     def memory_free_bytes(self) -> int:
         """What could be had now."""
@@ -226,7 +234,7 @@ class Spares:
         self._waiting: list[Waiting] = []
         self._unended: list[Spare] = []
         """Those that are not wanted any more, and whose agent did not answer when they were to be ended."""
-        self._told: dict[int, bool] = {}
+        self._told: dict[str, bool] = {}
         self._ordered = 0
         self._failures = 0
         self._failed_s = 0.0
@@ -255,6 +263,8 @@ class Spares:
         # One that still boots is further than a new process would be.
         for one in sorted(self._waiting, key=lambda one: not one.spare.is_ready):
             if one.shape != shape or one.spare.exit_code() is not None:
+                continue
+            if not self._processes.may_become(one.spare, spec.replica):
                 continue
             spare = self._take(one)
             if self._handed_over(spare, spec, gently=gently):
@@ -320,7 +330,7 @@ class Spares:
             self._order(now_s)
 
     def _is_calm(self) -> bool:
-        living = {name: process.pid for name, process in self._started.items() if process.exit_code() is None}
+        living = {name: process.handle for name, process in self._started.items() if process.exit_code() is None}
         # By when words changed, as it was seen from here: clocks of hosts differ.
         words = self._last_seen.aged(self._store.progress(), self._now_us(), self._elapsed_s())
         return is_calm(words, living, self._now_us())
@@ -328,21 +338,22 @@ class Spares:
     def _drop(self, one: Waiting, why: str, now_s: float) -> None:
         spare = self._take(one)
         self._failures, self._failed_s = self._failures + 1, now_s
-        told = f"pid {spare.pid}, {why}: {spare.last_words}"
+        told = f"{spare.where}, {why}: {spare.last_words}"
         self._end(spare)
         more = "; no more are ordered" if self._failures >= FAILURES_MAX else ""
         self._store.add_event("spare-ended", f"{told}{more}")
 
     def _tell(self) -> None:
         """Let people and `lockstep status` know, if something has changed."""
-        there = {one.spare.pid: one.spare.is_ready for one in self._waiting}
+        there = {one.spare.handle: one.spare.is_ready for one in self._waiting}
         if there == self._told:
             return
-        for pid, is_ready in there.items():
-            if is_ready and not self._told.get(pid):
+        for one in self._waiting:
+            if one.spare.is_ready and not self._told.get(one.spare.handle):
                 self._failures = 0
-                self._store.add_event("spare-ready", f"pid {pid}")
-        self._store.set_fact(SPARES, json.dumps([{"pid": pid, "ready": ready} for pid, ready in there.items()]))
+                self._store.add_event("spare-ready", one.spare.where)
+        waiting = [{"pid": one.spare.pid, "ready": one.spare.is_ready, "host": one.spare.host} for one in self._waiting]
+        self._store.set_fact(SPARES, json.dumps(waiting))
         self._told = there
 
     def _situation(self, now_s: float) -> Situation:

@@ -31,10 +31,11 @@ from lockstep.control.supervision import (
     pass_by,
 )
 from lockstep.control.surroundings import Process, Surroundings
-from lockstep.control.taking_over import LEASE, LEASE_S
+from lockstep.control.taking_over import LEASE_S
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import TimeStep, is_over
+from lockstep.runtime.order import LEASE
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.patience import PATIENCE_S, patience
@@ -201,7 +202,7 @@ class Supervisor:
 
     def _adopt(self, slot: Slot, process: Process) -> None:
         slot.process, slot.starts, slot.started_us = process, 1, self._steady_us()
-        self._owe_event("replica-adopted", f"pid {process.pid}, which runs since an earlier start", slot.name)
+        self._owe_event("replica-adopted", f"{process.where}, which runs since an earlier start", slot.name)
 
     def _tick(self) -> None:
         self._look()
@@ -262,7 +263,7 @@ class Supervisor:
 
     def _seen(self, slot: Slot, said: Progress | None, head: int, now: int) -> Seen:
         alive = slot.process is not None
-        mine = said if said is not None and slot.process is not None and said.pid == slot.process.pid else None
+        mine = said if said is not None and slot.process is not None and said.process == slot.process.handle else None
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         self._look_at_processor(slot, mine, now)
         return Seen(
@@ -309,17 +310,18 @@ class Supervisor:
         slot.error = slot.process.error()
         if kill:
             slot.process.kill()
-        pid, slot.process = slot.process.pid, None
+        handle, slot.process = slot.process.handle, None
         # Whatever it ended with: its own checkpoint is what it was outvoted about.
         slot.exit_code, slot.ended_us = EXIT_DIVERGED if slot.outvoted else code, self._steady_us()
         slot.outvoted = False
         self._owed.append(partial(self._store.retire, slot.name))
-        self._owed.append(partial(self._note_end, slot, pid, code))
+        self._owed.append(partial(self._note_end, slot, handle, code))
         self._owe_event("replica-ended", f"exit code {code}", slot.name)
 
-    def _note_end(self, slot: Slot, pid: int, code: int) -> None:
+    def _note_end(self, slot: Slot, handle: str, code: int) -> None:
         """What it said last holds no more."""
-        said = next((one for one in self._store.progress() if one.replica == slot.name and one.pid == pid), None)
+        said = next((one for one in self._store.progress() if one.replica == slot.name), None)
+        said = said if said is not None and said.process == handle else None
         if code == EXIT_JOB_ERROR:
             slot.failed_after = said.epoch if said is not None else -1
         if said is not None:
@@ -370,7 +372,7 @@ class Supervisor:
             self._owe_event("replica-not-started", str(error), slot.name)
             return
         slot.exit_code = None
-        self._owe_event("replica-started", f"pid {slot.process.pid}, start {slot.starts}", slot.name)
+        self._owe_event("replica-started", f"{slot.process.where}, start {slot.starts}", slot.name)
 
     def kill(self, replica: str, kind: str, reason: str) -> None:
         """Kill -9 a replica's process group, and have it written down: it may hold the lock that writing needs."""
@@ -482,9 +484,9 @@ class Supervisor:
 
     def _end_booting(self) -> None:
         """End whoever has no epoch under way: it might not hear that it has to stop before it has booted."""
-        said = {one.pid: one for one in self._store.progress()}
+        said = {one.process: one for one in self._store.progress()}
         for slot in self.slots.values():
-            word = said.get(slot.process.pid) if slot.process is not None else None
+            word = said.get(slot.process.handle) if slot.process is not None else None
             if slot.process is not None and is_booting(word):
                 self._ended(slot, EXIT_DRAINED)
         self._write_owed()

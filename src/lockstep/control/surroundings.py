@@ -21,7 +21,15 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int:
-        """What the replica reports as its process id."""
+        """Its process id on its host, for people."""
+
+    @property
+    def handle(self) -> str:
+        """What it is known by: a replica reports it with everything it says."""
+
+    @property
+    def where(self) -> str:
+        """For people: ``pid 4711``, and its host if there are several."""
 
     def exit_code(self) -> int | None:
         """How it ended, None while it runs."""

@@ -7,10 +7,10 @@ from functools import partial
 
 from lockstep.connect.protocols import SinkSide
 from lockstep.errors import RunError
+from lockstep.runtime.order import LEASE
 from lockstep.runtime.steps import Step, Steps
 from lockstep.store.protocols import Store
 
-LEASE = "supervisor"
 LEASE_S = 10.0
 TERM = "term"
 """A fact of the store: how often somebody has begun to supervise. Whoever has the newest term is obeyed."""

@@ -112,7 +112,8 @@ class Replica:
         self._ready = ready
         self.drain_flag = spec.folder / "drain" if ready is None else ready.drain_flag
         self.gate = spec.folder / "gate" if ready is None else ready.gate
-        self.reporter = Reporter(store, holder, self.retired.set, self.settings.run.lead_epochs_max)
+        lead = self.settings.run.lead_epochs_max
+        self.reporter = Reporter(store, holder, self.retired.set, lead, host=spec.host, process=spec.process)
         self.runners: list[EpochRunner] = []
         self.stage_progress: StageProgress | None = None
         self.sealer: Sealer | None = None

@@ -33,10 +33,15 @@ class Reporter(threading.Thread):
         lead_epochs: int,
         clock: Clock = wall_us,
         pid: int | None = None,
+        *,
+        host: str = "",
+        process: str = "",
     ) -> None:
         super().__init__(name="reporter", daemon=True)
         self._clock = clock
         self._pid = os.getpid() if pid is None else pid
+        self._host = host
+        self._process = process
         self._store = store
         self._holder = holder
         self._on_retired = on_retired
@@ -93,6 +98,8 @@ class Reporter(threading.Thread):
                     records=at.records,
                     updated_us=self._clock(),
                     moved_us=at.moved_us,
+                    host=self._host,
+                    process=self._process,
                 )
             )
 

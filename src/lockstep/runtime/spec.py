@@ -36,10 +36,12 @@ class ReplicaSpec:
     """One start of one replica."""
 
     project: str
+    """Empty, like ``home``, until the agent that starts the process says where they are on its host."""
     home: str
     """Where Lockstep keeps what it has on this host (".lockstep")."""
     job: str
     job_file: str
+    """Relative to the job's folder until the agent has made it whole."""
     code_hash: str
     replica: str
     seed: Seed
@@ -50,8 +52,10 @@ class ReplicaSpec:
     """The command of its JVM, to be started before anything is loaded; empty: PySpark starts one."""
     jvm_conf: dict[str, str] = field(default_factory=dict)
     """What that JVM is told in a file of properties."""
-    peers: dict[str, str] = field(default_factory=dict)
-    """Replicas that live on other hosts, and the addresses where their snapshots are served (``http://HOST:PORT``)."""
+    host: str = ""
+    """The host that it lives on, as the registry knows it; empty if the job lives on one host alone."""
+    process: str = ""
+    """The handle of its process: a word in the store is of this process if it has it."""
 
     def write(self, path: Path) -> None:
         """Write it where the process will read it, and nobody else: settings may hold credentials."""
@@ -72,7 +76,7 @@ class ReplicaSpec:
         >>> spec.likeness == replace(spec, code_hash="another").likeness
         False
         """
-        common = replace(self, replica="", seed="auto", peers={}, jvm=[], jvm_conf={})
+        common = replace(self, replica="", seed="auto", jvm=[], jvm_conf={})
         return hashlib.sha256(json.dumps(asdict(common), sort_keys=True).encode()).hexdigest()
 
     @property

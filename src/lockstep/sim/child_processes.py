@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lockstep.control.spares import Shape
+from lockstep.control.spares import Shape, Spare
 from lockstep.errors import RunError
 from lockstep.observe import promises
 from lockstep.runtime.spec import ReplicaSpec
@@ -39,6 +39,8 @@ class Handle:
         self._supervisor = supervisor
         self._child = child
         self.pid = child.pid
+        self.handle = str(child.pid)
+        self.where = f"pid {child.pid}"
         self.gentle = child.gentle
 
     def exit_code(self) -> int | None:
@@ -82,6 +84,7 @@ class SpareHandle(Handle):
     """A spare, and the replica that it becomes."""
 
     last_words = "it is simulated"
+    host = ""
 
     def __init__(self, supervisor: SimSupervisor, spare: SimSpare) -> None:
         super().__init__(supervisor, spare)
@@ -160,6 +163,10 @@ class SimProcesses:
 
     def _running(self, replica: str) -> list[SimReplica]:
         return [one for one in self._world.agent.children if one.acts_for == replica and one.alive and not one.zombie]
+
+    def may_become(self, spare: Spare, replica: str) -> bool:  # noqa: ARG002
+        """All on one host."""
+        return True
 
     def memory_free_bytes(self) -> int:
         """As much as anybody wants."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from lockstep.control.taking_over import LEASE, LEASE_S
+from lockstep.control.taking_over import LEASE_S
 from lockstep.errors import StoreError
+from lockstep.runtime.order import LEASE
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.sim.coordination import StoreFrom
 from lockstep.sim.fleet import Fleet

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from lockstep.connect.protocols import Publication
 from lockstep.connect.sinks.order import check_not_retired
-from lockstep.control.taking_over import LEASE
 from lockstep.errors import RunError, StoreError
 from lockstep.observe import promises
+from lockstep.runtime.order import LEASE
 from lockstep.sim.coordination import SharedStore, StoreFrom
 from lockstep.sim.coordinator import SimCoordinator
 from lockstep.sim.fleet import reaches

@@ -20,13 +20,14 @@ from lockstep.control.spares import Spares
 from lockstep.control.supervision import Action, Seen
 from lockstep.control.supervisor import Slot, Supervisor
 from lockstep.control.surroundings import Process
-from lockstep.control.taking_over import LEASE, LEASE_S
+from lockstep.control.taking_over import LEASE_S
 from lockstep.errors import StoreError
 from lockstep.runtime.decide import pacing, proposing
 from lockstep.runtime.decide.pacing import Seal, View, Wait
 from lockstep.runtime.decide.proposing import Proposal
 from lockstep.runtime.epoch.epoch_steps import PUBLISH, EpochSteps
 from lockstep.runtime.epoch.stage_progress import StageProgress
+from lockstep.runtime.order import LEASE
 from lockstep.runtime.state import recovery
 from lockstep.runtime.state.checkpoint import Standing
 from lockstep.runtime.steps import Step, Steps

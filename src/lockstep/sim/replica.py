@@ -229,7 +229,8 @@ class SimReplica(SimProcess):
             return
         self._who = str(self.holder)
         lead = self.world.settings.lead_epochs_max
-        self.reporter = Reporter(self._store, self.holder, lambda: None, lead, self.clock, self.pid)
+        at = {"host": self.host.name, "process": str(self.pid)}
+        self.reporter = Reporter(self._store, self.holder, lambda: None, lead, self.clock, self.pid, **at)
         self._report_regularly()
         self._drive(self._life())
 

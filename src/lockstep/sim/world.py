@@ -9,9 +9,9 @@ from typing import Any
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.control.supervisor import replica_names
-from lockstep.control.taking_over import LEASE
 from lockstep.errors import StoreError
 from lockstep.observe import promises
+from lockstep.runtime.order import LEASE
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.sim.child_processes import SimAgent
 from lockstep.sim.faults import Faults

@@ -180,6 +180,10 @@ class Progress:
     moved_us: int = 0
     """When ``epoch`` last changed."""
     note: str = ""
+    host: str = ""
+    """The host that it lives on; empty if the job lives on one host alone."""
+    process: str = ""
+    """The handle of its process. A pid would not do: two hosts may have the same one, and so may two starts."""
 
 
 class Incarnations(Protocol):

@@ -23,13 +23,15 @@ from lockstep.connect.protocols import Place
 from lockstep.connect.reading import read
 from lockstep.connect.registry import source_side
 from lockstep.connect.specs import JournalSource
+from lockstep.control.continuing import note_version
 from lockstep.control.retention import forget
-from lockstep.control.run import note_version
 from lockstep.errors import LockstepError, RunError
 from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.epoch.source import LockstepSource
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.state.folders import standings
 from lockstep.store.arrow import batch_from_pylist
+from lockstep.store.home import job_folder
 from lockstep.store.journal import open_journal
 from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Entry
@@ -73,7 +75,8 @@ class Trial:
         self.store = open_store(address_in(self._store_folder), job.name)
         self.place = Place(folder, self._store_folder, job.name)
         version = self.graph.version(CODE)
-        note_version(self.store, self._store_folder, job.name, version, len(self.graph.stages))
+        at = standings(job_folder(self._store_folder, job.name), len(self.graph.stages))
+        note_version(self.store, version, list(at.values()))
         holder = self.store.begin("test", os.getpid())
         sources = {step.id: source_side(step.spec, self.place, step.id) for step in self.graph.sources}
         run = Settings.model_validate(self._settings).run

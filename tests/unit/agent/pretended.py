@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lockstep.agent.description import Description
-from lockstep.agent.hosting import Hosted, HostedJob
+from lockstep.agent.hosting import Here, Hosted, HostedJob
 from lockstep.agent.serving import Agent
 from lockstep.agent.starting import listen
 from lockstep.runtime.spec import ReplicaSpec
@@ -67,13 +68,25 @@ class PretendedMachine:
         return None
 
 
+HERE = Here(Path("/p"), Path("/p/.lockstep"))
+
+
+def hosted(job: str, machine: PretendedMachine, orphan_timeout_s: float, here: Here = HERE) -> HostedJob:
+    """A job whose processes are none."""
+    return HostedJob(job, machine, here, orphan_timeout_s=orphan_timeout_s)
+
+
 class AgentThread:
     """Serves until it is told to end, or nobody talks to it."""
 
     def __init__(self, description: Description, job: HostedJob) -> None:
-        agent = Agent(description, job)
-        self._thread = threading.Thread(target=agent.serve, args=(listen(description),), daemon=True)
+        self._agent, self._description = Agent({description.job: job}), description
+        self._thread = threading.Thread(target=self._serve, args=(listen(description),), daemon=True)
         self._thread.start()
+
+    def _serve(self, listening: socket.socket) -> None:
+        self._agent.serve(listening, self._description.token)
+        self._description.remove()
 
     def poll(self) -> int | None:
         """As :class:`subprocess.Popen` tells it."""
@@ -89,7 +102,7 @@ def started(machine: PretendedMachine) -> Callable[[Description, Path], AgentThr
     """In place of :func:`lockstep.agent.starting.start_agent`."""
 
     def start(description: Description, project: Path) -> AgentThread:
-        del project
-        return AgentThread(description, HostedJob(description.job, machine, description.orphan_timeout_s))
+        here = Here(project, Path(description.folder).parent.parent)
+        return AgentThread(description, hosted(description.job, machine, description.orphan_timeout_s, here))
 
     return start

@@ -9,16 +9,18 @@ import pytest
 from lockstep.agent.hosting import HostedJob
 from lockstep.errors import RunError
 from lockstep.runtime.spec import ReplicaSpec
-from tests.unit.agent.pretended import PretendedMachine
+from tests.unit.agent.pretended import HERE, PretendedMachine
 
-SPEC = ReplicaSpec("/p", "/p/.lockstep", "job", "job.py", "hash", "r0", "auto", {})
+SPEC = ReplicaSpec("", "", "job", "code/ab/job.py:job", "hash", "r0", "auto", {})
 
 
 class Scene:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.machine = PretendedMachine()
-        self.job = HostedJob("job", self.machine, orphan_timeout_s=30.0, elapsed_s=lambda: self.now_s)
+        self.job = HostedJob(
+            "job", self.machine, HERE, orphan_timeout_s=30.0, stop_timeout_s=5.0, elapsed_s=lambda: self.now_s
+        )
 
     def start(self, handle: str, replica: str = "r0", *, spare: bool = False) -> int:
         spec = replace(SPEC, replica=replica)
@@ -89,9 +91,8 @@ def test_it_ends_when_nobody_has_talked_to_it_for_long_and_lets_replicas_finish(
     with pytest.raises(RunError) as raised:
         scene.job.admit(2)
     assert raised.value.code == "LS0682"
-    scene.job.drain_all()
-    assert [one.heard for one in scene.machine.made] == [["drain"], ["kill"]]
-    assert scene.job.is_empty()
+    assert [one.heard for one in scene.machine.made] == [["drain", "kill"], ["kill"]], "ended, and then forgotten"
+    assert scene.job.over and scene.job.listed() == []
 
 
 def test_an_agent_that_was_stopped_itself_does_not_take_its_supervisor_for_dead() -> None:

@@ -25,6 +25,14 @@ class Pretended:
     code: int | None = None
     killed: bool = False
 
+    @property
+    def handle(self) -> str:
+        return str(self.pid)
+
+    @property
+    def where(self) -> str:
+        return f"pid {self.pid}"
+
     def exit_code(self) -> int | None:
         return self.code
 
@@ -67,7 +75,7 @@ class Job:
     def say(self, replica: str, state: str, working_on: int = -1) -> None:
         pid = max(one.pid for name, one in self.started if name == replica)
         incarnation = self.store.begin(replica, pid).incarnation
-        self.store.report(Progress(replica, incarnation, pid, state, epoch=0, working_on=working_on))
+        self.store.report(Progress(replica, incarnation, pid, state, 0, working_on=working_on, process=str(pid)))
 
     def tick(self) -> None:
         self.now_s += 1.0

@@ -16,7 +16,7 @@ class Paper:
     """A started replica that does nothing."""
 
     gentle = False
-    pid = 4711
+    pid, handle, where = 4711, "a1", "pid 4711"
 
     def exit_code(self) -> int | None:
         return None

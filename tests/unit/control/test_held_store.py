@@ -19,8 +19,9 @@ from lockstep.config import RunSettings, Settings
 from lockstep.control.supervision import Held, Kill, pass_by
 from lockstep.control.supervisor import Supervisor
 from lockstep.control.surroundings import Surroundings
-from lockstep.control.taking_over import LEASE, retire, take_over
+from lockstep.control.taking_over import retire, take_over
 from lockstep.errors import StoreError
+from lockstep.runtime.order import LEASE
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.steps import run
 from lockstep.store.patience import patience
@@ -53,6 +54,7 @@ class Child:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
         self.pid = self.process.pid
+        self.handle, self.where = str(self.pid), f"pid {self.pid}"
         self._holds()
 
     def _holds(self) -> None:
@@ -193,7 +195,7 @@ def test_a_supervisor_that_waited_for_the_lock_itself_does_not_begin_to_count_on
     now_s, killed_s = 0.0, list[float]()
 
     class Stopped:
-        pid, gentle = 4711, False
+        pid, handle, where, gentle = 4711, "a1", "pid 4711", False
 
         def exit_code(self) -> int | None:
             return -9 if killed_s else None

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.config import RunSettings
+from lockstep.agent.client import AgentClient
+from lockstep.config import RunSettings, Settings
 from lockstep.control import job_agent
-from lockstep.control.job_agent import JobAgent, sorted_out
+from lockstep.control.agents import AgentProcesses, end_others, sorted_out
+from lockstep.control.job_agent import JobAgent
 from lockstep.errors import RunError
 from lockstep.store.sqlite_store import open_store
 from tests.unit.agent.pretended import Pretended, PretendedMachine, started
@@ -29,36 +31,47 @@ def agent(folder: Path, term: int, orphan_timeout_s: float = 60.0) -> JobAgent:
     return JobAgent("job", folder, folder, RunSettings(orphan_timeout_s=orphan_timeout_s), term)
 
 
+def client_of(one: JobAgent) -> AgentClient:
+    return AgentClient(one.contacts()[""], "job", one.term)
+
+
 def test_the_next_supervisor_adopts_what_it_would_start_and_the_first_one_can_do_no_more(
     tmp_path: Path, machine: PretendedMachine
 ) -> None:
     first = agent(tmp_path, term=1)
-    assert first.listed() == []
-    first.client.start("a", SPEC, {}, spare=False, gently=False)
-    first.client.start("b", OTHER, {}, spare=False, gently=False)
+    assert first.is_new
+    before = client_of(first)
+    before.start("a", SPEC, {}, spare=False, gently=False)
+    before.start("b", OTHER, {}, spare=False, gently=False)
     second = agent(tmp_path, term=2)
-    found = sorted_out(second.listed(), SPEC.likeness, ["r0", "r1"])
+    assert not second.is_new
+    processes = AgentProcesses(second, "job", 2, Settings())
+    found = sorted_out(processes.running(), SPEC.likeness, ["r0", "r1"])
     assert [one.handle for one in found.replicas.values()] == ["a"]
     store = open_store(tmp_path, "job")
-    second.end_others(found.others, store)
+    end_others(found.others, processes.running, store)
     assert [(kind, replica) for _, _, kind, replica, _ in store.events()] == [("replica-not-adopted", "r1")]
     store.close()
+    processes.close()
     assert [one.heard for one in machine.made] == [[], ["drain", "kill"]]
     with pytest.raises(RunError) as raised:
-        first.client.command("a", "kill")
+        before.command("a", "kill")
     assert raised.value.code == "LS0610" and machine.made[0].heard == []
-    first.client.close()
+    before.close()
     second.leave()
-    assert [one.handle for one in second.client.listed()[0]] == ["a"], "one that was there stays"
+    after = client_of(second)
+    assert [one.handle for one in after.listed()[0]] == ["a"], "one that was there stays"
+    after.close()
     second.end()
     assert machine.made[0].heard == ["kill"]
 
 
 def test_an_agent_that_would_wait_for_another_time_is_replaced(tmp_path: Path, machine: PretendedMachine) -> None:
     first = agent(tmp_path, term=1)
-    first.client.start("a", SPEC, {}, spare=False, gently=False)
-    first.client.close()
+    before = client_of(first)
+    before.start("a", SPEC, {}, spare=False, gently=False)
+    before.close()
     second = agent(tmp_path, term=2, orphan_timeout_s=90.0)
-    assert second.client.description != first.client.description
-    assert second.listed() == [] and machine.made[0].heard == ["kill"]
+    assert second.contacts() != first.contacts()
+    assert second.is_new and machine.made[0].heard == ["kill"]
     second.leave()

@@ -31,7 +31,7 @@ from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
 
 GIB = 1 << 30
 CALM_S, FAILURE_PAUSE_S = TIMES.calm_s, TIMES.failure_pause_s
-BOTH = {"r0": 1, "r1": 1}
+BOTH = {"r0": "1", "r1": "1"}
 """The processes that live."""
 CALM = Situation(
     spares=0, wanted=1, calm_s=CALM_S, failures=0, failed_ago_s=0.0, memory_free_bytes=8 * GIB, driver_memory_bytes=GIB
@@ -68,8 +68,8 @@ def test_it_is_calm_when_every_replica_runs_and_none_is_on_its_way() -> None:
 
 def test_what_a_process_said_that_has_ended_since_does_not_make_it_calm() -> None:
     words = [said("r0", 10), said("r1", 10)]
-    assert not is_calm(words, {"r0": 1}, NOW_US), "nobody has noted yet that r1 has ended"
-    assert not is_calm(words, {"r0": 1, "r1": 2}, NOW_US), "another process is r1 now, and has said nothing"
+    assert not is_calm(words, {"r0": "1"}, NOW_US), "nobody has noted yet that r1 has ended"
+    assert not is_calm(words, {"r0": "1", "r1": "2"}, NOW_US), "another process is r1 now, and has said nothing"
 
 
 def test_a_replica_that_was_given_up_does_not_keep_the_others_from_having_a_spare() -> None:
@@ -90,6 +90,7 @@ class Pretended:
 
     made: list[Pretended]
     last_words = "out of memory"
+    host = ""
 
     def __init__(self, spec: ReplicaSpec, folder: Path | None = None, *, gently: bool | None = None) -> None:
         self.spec, self.gently, self.share, self.used_s = spec, gently, "idle", 0.0
@@ -98,6 +99,14 @@ class Pretended:
         self.code: int | None = None
         self.became: ReplicaSpec | None = None
         self.made.append(self)
+
+    @property
+    def handle(self) -> str:
+        return str(self.pid)
+
+    @property
+    def where(self) -> str:
+        return f"pid {self.pid}"
 
     def exit_code(self) -> int | None:
         return self.code
@@ -134,6 +143,9 @@ class Here:
         self.ordered += 1
         return self.machine.spare(spec, str(self.ordered))
 
+    def may_become(self, spare: Any, replica: str) -> bool:
+        return True
+
     def memory_free_bytes(self) -> int:
         return 1 << 40
 
@@ -167,7 +179,9 @@ class Bench:
 
     def report(self, replica: str, state: str = "running") -> None:
         pid = self.pids[replica]
-        word = replace(said(replica, 10, state=state), incarnation=1, pid=pid, updated_us=self.now_us())
+        word = replace(
+            said(replica, 10, state=state), incarnation=1, pid=pid, process=str(pid), updated_us=self.now_us()
+        )
         self.store.report(word)
 
     def pass_time(self, seconds: float, state: str = "running") -> None:

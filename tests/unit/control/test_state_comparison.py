@@ -153,6 +153,14 @@ class Paper:
     gentle: bool = False
     killed: bool = False
 
+    @property
+    def handle(self) -> str:
+        return str(self.pid)
+
+    @property
+    def where(self) -> str:
+        return f"pid {self.pid}"
+
     def exit_code(self) -> int | None:
         return -9 if self.killed else None
 
@@ -201,7 +209,9 @@ class Job:
         return process
 
     def say(self, holder: Holder, pid: int) -> None:
-        said = Progress(holder.replica, holder.incarnation, pid, "running", epoch=417, updated_us=NOW_US)
+        said = Progress(
+            holder.replica, holder.incarnation, pid, "running", epoch=417, updated_us=NOW_US, process=str(pid)
+        )
         self.store.report(said)
 
     def joined(self, replica: str, incarnation: int = 1, epoch: int = 417) -> None:
@@ -284,7 +294,8 @@ def test_one_that_is_judged_about_its_output_is_not_judged_about_its_state_as_we
     store: Store, tmp_path: Path
 ) -> None:
     job = Job(store, tmp_path, 2, {"on_divergence": "continue"})
-    store.report(Progress("r0", 1, job.processes["r0"].pid, "diverged", epoch=417, updated_us=NOW_US))
+    process = job.processes["r0"]
+    store.report(Progress("r0", 1, process.pid, "diverged", 417, updated_us=NOW_US, process=process.handle))
     store.add_digests(_votes(r0="B", r1="A"))
     job.tick()
     assert job.announced == [] and not any(one.killed for one in job.processes.values())

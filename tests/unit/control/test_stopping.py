@@ -25,6 +25,14 @@ class Pretended:
         self.heard: list[str] = []
         self._listens = listens
 
+    @property
+    def handle(self) -> str:
+        return str(self.pid)
+
+    @property
+    def where(self) -> str:
+        return f"pid {self.pid}"
+
     def exit_code(self) -> int | None:
         return EXIT_DRAINED if self._listens and self.heard else None
 
@@ -52,7 +60,7 @@ def test_a_replica_that_boots_is_not_waited_for(tmp_path: Path) -> None:
         process = replicas[spec.replica]
         holder = store.begin(spec.replica, process.pid)
         state = "running" if spec.replica == "r0" else "starting"
-        store.report(Progress(spec.replica, holder.incarnation, process.pid, state, -1))
+        store.report(Progress(spec.replica, holder.incarnation, process.pid, state, -1, process=process.handle))
         return process
 
     def sleep(seconds: float) -> None:

@@ -6,8 +6,9 @@ from typing import cast
 
 import pytest
 
-from lockstep.control.taking_over import LEASE, LEASE_S, take_over
+from lockstep.control.taking_over import LEASE_S, take_over
 from lockstep.errors import RunError
+from lockstep.runtime.order import LEASE
 from lockstep.runtime.steps import run
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.store.protocols import Store

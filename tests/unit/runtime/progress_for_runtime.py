@@ -31,4 +31,5 @@ def said(
         active_us=0 if active_ago_s is None else NOW_US - round(active_ago_s * S),
         updated_us=NOW_US - round(said_ago_s * S),
         moved_us=NOW_US - round(moved_ago_s * S),
+        process="1",
     )

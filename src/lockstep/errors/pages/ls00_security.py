@@ -39,4 +39,16 @@ PAGES: dict[str, Page] = {
         "Other hosts are named by the address on which their agents listen: http://HOST:PORT, or with TLS "
         "https://HOST:PORT, without anything after the port.",
     ),
+    "LS0035": Page(
+        "An agent needs a store that all hosts reach",
+        "`lockstep agent` makes a host one of those that jobs run on. Hosts find each other, and go on when one dies, "
+        "by a store that all of them reach: `lockstep agent --store zookeeper://h1:2181,h2:2181,h3:2181/lockstep`, or "
+        "the same address as `store` in lockstep.toml. A store in a folder is for one host, where `lockstep run` needs "
+        "no agent beside it. To try it, `lockstep services up zookeeper` starts a ZooKeeper here.",
+    ),
+    "LS0036": Page(
+        "The agent cannot listen there",
+        "The address of --listen has to be one of this host's, and the port free. If an agent runs here already, it "
+        "serves all jobs: a second one is not needed. HOST:0 takes any free port.",
+    ),
 }

@@ -46,4 +46,45 @@ user who started the job can read, and is made anew for every agent.
 Run the command as that user. If you did, agent.json was replaced while the agent ran: end the agent,
 `kill $(cat .lockstep/jobs/JOB/agent.pid)`, which lets its replicas finish, and run the job again.""",
     ),
+    "LS0684": Page(
+        "A host did not take the job's code and tables",
+        """\
+Before a job runs on a host, its code and the copies of its tables are sent there, at most 2 GB. The
+message says what went wrong: the host's disk may be full, or the connection broke. It is tried again
+by itself; meanwhile the job runs on the other hosts.""",
+    ),
+    "LS0685": Page(
+        "No host can take the job",
+        """\
+The store has hosts (`lockstep agent` announces them there), and none of them can be used: the message
+says why for each. Lockstep, Python, Spark and packages have to be the same everywhere, since results
+could differ otherwise; the token has to be the same (`lockstep token` says where it is); and each host
+has to be reachable at the address of its --listen.""",
+    ),
+    "LS0686": Page(
+        "The job keeps something on one host's disk",
+        """\
+Replicas of a job live on several hosts, so that one may die. Journals, SQLite files, loops and the
+boundaries between stages are files in the folder of one host: every other host would see an empty one
+of its own. Read from and write to systems that all hosts reach (Kafka, Postgres), or run the job on one
+host: with a store in a folder, or with one agent.""",
+    ),
+    "LS0687": Page(
+        "A path is not one place for all hosts",
+        """\
+A files or Delta sink, or a files source, has a path. When a job is started on several hosts, one of
+them writes a small file there and the others look for it, and the message names those that do not see
+it. Every replica would write an output of its own.
+
+Put the path on a file system that all hosts have at the same place. A relative path is below the
+folder of each agent (--folder).""",
+    ),
+    "LS0688": Page(
+        "The job has not stopped yet",
+        """\
+`lockstep stop` has noted that the job is to stop, and whoever coordinates it sees that within a second,
+lets the replicas finish their epoch and ends them. That it takes longer has a reason in `lockstep
+status`: an epoch that takes long, or a store that does not answer. It will stop; or end the process
+that the message names.""",
+    ),
 }

@@ -79,4 +79,11 @@ one, or this host has none. `lockstep token` on each host says where its token i
 one host to all others (mode 600) and start the agents there again. The variable LOCKSTEP_TOKEN, if
 it is set, stands above the file.""",
     ),
+    "LS0668": Page(
+        "A host is not there now",
+        """\
+A replica wanted to fetch the state of a peer, and the host that the peer lives on does not announce
+itself at the store: it was stopped, has died or is cut off. Its replicas are started on other hosts;
+this one is tried again after a pause, and finds them there, or starts from its own checkpoint.""",
+    ),
 }

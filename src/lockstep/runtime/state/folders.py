@@ -26,6 +26,19 @@ def checkpoint_folders(folder: Path, stages: int) -> tuple[Path, ...]:
     return tuple(folder / (f"checkpoint-{number}" if number > 1 else "checkpoint") for number in range(1, stages + 1))
 
 
+def standings(job: Path, stages: int) -> dict[str, tuple[int, ...]]:
+    """The newest epoch that each stage of each replica in a job's folder has computed: they need not be the same."""
+    return {replica.name: _stage_epochs(replica, stages) for replica in sorted((job / "replicas").glob("*"))}
+
+
+def _stage_epochs(replica: Path, stages: int) -> tuple[int, ...]:
+    try:
+        found = [checkpoints.standing(checkpoint) for checkpoint in checkpoint_folders(replica, stages)]
+    except RunError:
+        return (-1,)  # damaged: the replica will find out, and be seeded
+    return tuple(at.epoch if at is not None else -1 for at in found)
+
+
 class Snapshots(Protocol):
     """Where the snapshot of a peer comes from: this host, or another one."""
 

@@ -230,7 +230,7 @@ def prepare(
 def _snapshots(spec: ReplicaSpec, store: Store, plan: Plan, version: str, stages: int) -> Snapshots:
     """Where the peers' snapshots come from: folders of this host, but for peers that live on others."""
     here = SnapshotsHere(partial(replica_folder, Path(spec.home), spec.job), stages)
-    if not spec.peers:
+    if not spec.host:
         return here
     # Imported late: on one host no replica needs TLS and HTTP, and loading them takes time of its start.
     from lockstep.runtime.transfer import snapshots
@@ -238,13 +238,17 @@ def _snapshots(spec: ReplicaSpec, store: Store, plan: Plan, version: str, stages
 
     hosts = spec.parsed_settings().hosts
     elsewhere = snapshots.SnapshotsElsewhere(
-        lambda peer: snapshots.connected(spec.peers[peer], hosts),
+        lambda peer: snapshots.connected(snapshots.address_of(spec.store, host_of(peer)), hosts),
         store,
         snapshots.Starting(spec.job, spec.replica, stages, plan, version),
         spec.folder,
         Pace(hosts.seed_bytes_per_s_max),
     )
-    return snapshots.SnapshotsAnywhere(here, elsewhere, spec.peers.__contains__)
+
+    def host_of(peer: str) -> str:
+        return next((one.host for one in store.progress() if one.replica == peer), "")
+
+    return snapshots.SnapshotsAnywhere(here, elsewhere, lambda peer: host_of(peer) != spec.host)
 
 
 def must_replay(at: Standing, head: int, observed: Mapping[str, int | None], time_steps: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.config import HostSettings
+from lockstep.errors import RunError
 from lockstep.plan.fingerprints import differences
 from lockstep.runtime.state.checkpoint import Plan, Standing
 from lockstep.runtime.state.folders import Snapshots, checkpoint_folders
@@ -16,6 +17,7 @@ from lockstep.runtime.transfer.manifest import Manifest, Wanted
 from lockstep.runtime.transfer.offers import not_for_seeding
 from lockstep.runtime.transfer.receiving import Fetched, Pace, ask_for, receive
 from lockstep.security import TlsFiles, load_token
+from lockstep.store.opening import open_hosts
 from lockstep.store.protocols import Holder, Store
 
 
@@ -124,6 +126,23 @@ def connected(address: str, settings: HostSettings) -> HostClient:
     token = load_token(Path(settings.token_file).expanduser() if settings.token_file else None)
     tls = tls_files(settings)
     return HostClient(address, token, tls.for_asking() if tls is not None else None)
+
+
+def address_of(store: str, host: str) -> str:
+    """Where the agent of a host listens, by the registry beside the job's store. LS0668 if it is not there now."""
+    registry = open_hosts(store)
+    try:
+        said = registry.hosts().get(host)
+    finally:
+        registry.close()
+    if said is None:
+        raise RunError(
+            "LS0668",
+            f'the host "{host}" is not there now',
+            why="its agent does not announce itself at the store: it was stopped, or is cut off.",
+            hint="nothing to do if other replicas live: the replica is tried again after a pause.",
+        )
+    return str(said["address"])
 
 
 def tls_files(settings: HostSettings) -> TlsFiles | None:

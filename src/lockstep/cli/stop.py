@@ -1,0 +1,49 @@
+"""`lockstep stop`: end a job gracefully, wherever it is coordinated from."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from lockstep.cli.output import to_stderr
+from lockstep.cli.project import project_of
+from lockstep.errors import RunError
+
+_LOOK_S = 0.2
+
+
+def stop(
+    context: typer.Context,
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="The job; not needed if there is only one.")
+    ] = None,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait until it has stopped.")
+    ] = 60.0,
+) -> None:
+    """Stop a job after the epoch under way, from anywhere that reaches its store; `lockstep run` starts it again.
+
+    [bold]Examples[/bold]
+
+      lockstep stop
+
+      lockstep --project /srv/fraud stop fraud-alerts --timeout 120
+    """
+    from lockstep.runtime.order import LEASE, note_stopped
+
+    with project_of(context).open_store(job) as (name, store):
+        note_stopped(store)
+        deadline_s = time.monotonic() + timeout_s
+        while (holder := store.holder(LEASE)) is not None:
+            if time.monotonic() > deadline_s:
+                raise RunError(
+                    "LS0688",
+                    f'job "{name}" has not stopped yet',
+                    why=f"{holder} still coordinates it after {timeout_s:.0f} s; it was told to stop.",
+                    hint=f"see `lockstep status {name}`; wait longer with --timeout, or end that process.",
+                )
+            time.sleep(_LOOK_S)
+        head = store.head()
+        to_stderr(f"{name} has stopped" + (f" after epoch {head.epoch}" if head is not None else ""))

@@ -1,0 +1,73 @@
+"""``python -m lockstep.control.candidate ORDER PROJECT IDENTITY``: coordinate a job from this host if nobody else does.
+
+Started by the host's agent. It has loaded everything before it is needed: the job goes on by itself meanwhile, but
+nobody replaces a replica that dies.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from lockstep.api.loading import load_job
+from lockstep.config import STORE_FOLDER
+from lockstep.connect.tables import copies_in, look_in
+from lockstep.control.claiming import claim_when_free
+from lockstep.control.run import coordinated, run_job
+from lockstep.credentials import RedactedStream
+from lockstep.errors import LockstepError, StoreError
+from lockstep.runtime.order import RunOrder, wanted_order
+from lockstep.store.home import job_folder
+from lockstep.store.opening import open_store
+from lockstep.store.protocols import Store
+
+EXIT_OVER = 0
+EXIT_AGAIN = 1
+"""Replaced, or in trouble: the agent starts another one after a pause."""
+
+
+def main() -> int:
+    """Wait, coordinate, and say how it ended."""
+    order = RunOrder(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    project, identity = Path(sys.argv[2]), sys.argv[3]
+    sys.stderr = RedactedStream(sys.stderr)
+    store = open_store(order.store, order.job)
+    try:
+        return _coordinate(order, store, project, identity)
+    except LockstepError as error:
+        print(error, file=sys.stderr, flush=True)
+        return EXIT_OVER if not _is_wanted(store, order) else EXIT_AGAIN
+    finally:
+        store.close()
+
+
+def _coordinate(order: RunOrder, store: Store, project: Path, identity: str) -> int:
+    folder = job_folder(project / STORE_FOLDER, order.job)
+    look_in(project, copies_in(store, folder / "tables"))
+    graph = load_job(str(folder / order.job_file)).job.graph()
+    print(f"waiting to coordinate {order.job} as {identity}", file=sys.stderr, flush=True)
+    claim = claim_when_free(store, identity, lambda: _is_wanted(store, order))
+    if claim is None:
+        return EXIT_OVER
+    if not _is_wanted(store, order):
+        claim.give_back()
+        return EXIT_OVER
+    print(f"coordinating {order.job}, term {claim.term}", file=sys.stderr, flush=True)
+    store.add_event("coordinator", f"{identity} coordinates from now on")
+    with claim.renewed():
+        prepared = coordinated(graph, order, project, claim, on_hosts=True, is_first=False)
+    run_job(prepared, lambda: None)
+    return EXIT_OVER
+
+
+def _is_wanted(store: Store, order: RunOrder) -> bool:
+    """Whether this is still what is to run; taken to be so while nobody can tell."""
+    try:
+        return wanted_order(store) == order
+    except StoreError:
+        return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Whether a job may go on from what its store knows: the same plan, not at its end, and since when new code counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from lockstep.config import Settings
+from lockstep.control.supervisor import replica_names
+from lockstep.errors import RunError
+from lockstep.plan.fingerprints import differences
+from lockstep.plan.graph import Graph
+from lockstep.runtime.spark.environment import refused_settings
+from lockstep.runtime.state.recovery import VERSION, VERSION_FROM
+from lockstep.store.protocols import Store
+
+
+def refuse_pinned(settings: Settings) -> None:
+    """Refuse a Spark setting that would change results."""
+    for replica in replica_names(settings.run.replicas):
+        if pinned := refused_settings(settings.spark_of(replica)):
+            raise RunError(
+                "LS0611",
+                f"these Spark settings are pinned and cannot be changed: {', '.join(pinned)}",
+                why="they change results, and replicas must not differ.",
+                hint="take them out of lockstep.toml or --spark-conf.",
+            )
+
+
+def follow_plan(store: Store, graph: Graph) -> None:
+    """A checkpoint holds state by position, not by name: a changed stateful plan would misread it silently."""
+    plan = json.dumps(graph.fingerprint(), sort_keys=True)
+    held = store.put_fact_if_absent("plan", plan)
+    if held == plan:
+        return
+    changed = differences(json.loads(held), graph.fingerprint())
+    if not changed:
+        store.set_fact("plan", plan)
+        return
+    raise RunError(
+        "LS0609",
+        f'job "{graph.name}" was changed in a way its checkpoint cannot follow',
+        why="; ".join(changed) + ".",
+        hint="undo the change, or run it as a new job: give Job(...) another name and its sinks other places.",
+    )
+
+
+def check_end(store: Store, graph: Graph, settings: Settings) -> None:
+    """Bounded and unbounded do not mix: a run until done needs an end, and after the end nothing can come."""
+    endless = [step for step in graph.sources if step.spec.kind == "rate" and step.spec.to_json()["limit"] is None]
+    if settings.run.until_done and endless:
+        raise RunError(
+            "LS0615",
+            f'the source "{endless[0].id}" never ends',
+            why=f"{endless[0].spec.describe()} has no limit, so a run until done would never be done.",
+            hint=f"ls.rate({endless[0].spec.to_json()['per_second']:g}, limit=10_000), or run without --until-done.",
+        )
+    head = store.head()
+    if head is not None and head.ending and not settings.run.until_done:
+        raise RunError(
+            "LS0614",
+            f'job "{graph.name}" has been run to its end here',
+            why="its event time is at the end: every further record would be late.",
+            hint="give Job(...) another name and its sinks other places, or remove .lockstep and the output.",
+        )
+
+
+def note_version(store: Store, version: str, standings: Sequence[tuple[int, ...]]) -> None:
+    """New code takes over where the foremost replica stands with the old code, stage by stage, everywhere."""
+    held = store.put_fact_if_absent(VERSION, version)
+    if held == version:
+        return
+    foremost = max(standings, key=lambda epochs: (min(epochs), sum(epochs)), default=(-1,))
+    store.set_fact(VERSION_FROM, ",".join(map(str, foremost)))
+    store.set_fact(VERSION, version)
+    store.add_event("new-code", f"takes over after epoch {min(foremost)}")
+
+
+def forget_removed(store: Store, settings: Settings) -> None:
+    """Replicas that the job has no more hold nothing back."""
+    names = replica_names(settings.run.replicas)
+    for said in store.progress():
+        if said.replica not in names:
+            store.remove(said.replica)

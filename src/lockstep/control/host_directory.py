@@ -1,0 +1,171 @@
+"""The hosts that a job may use: their agents are announced at the store, and have the job's code and its order.
+
+A thread follows the registry and brings new hosts what they need, so that the supervisor waits for nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lockstep import __version__
+from lockstep.agent.bundles import bundle_id, pack
+from lockstep.agent.client import AgentClient
+from lockstep.agent.contact import Contact
+from lockstep.connect.tables import TABLES
+from lockstep.errors import LockstepError, RunError, StoreError
+from lockstep.runtime.order import RunOrder
+from lockstep.runtime.spark.environment import environment_hash
+from lockstep.runtime.transfer.snapshots import tls_files
+from lockstep.security import load_token
+from lockstep.store.opening import open_hosts
+from lockstep.store.protocols import Store
+
+INTERVAL_S = 0.5
+FIRST_S_MAX = 30.0
+"""How long a run waits for the first host that can take it."""
+
+
+class HostDirectory:
+    """Implements :class:`lockstep.control.agents.Directory` for all hosts that share a store."""
+
+    def __init__(self, order: RunOrder, term: int, folder: Path, store: Store) -> None:
+        self._order, self._term, self._folder, self._store = order, term, folder, store
+        hosts = order.parsed_settings().hosts
+        self._token = load_token(Path(hosts.token_file).expanduser() if hosts.token_file else None) or ""
+        self._tls = tls_files(hosts)
+        self._registry = open_hosts(order.store)
+        self._ready: dict[str, Contact] = {}
+        self._unfit: dict[str, str] = {}
+        """Why a host is not used, by its name."""
+        self._looked = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="hosts", daemon=True)
+        self._thread.start()
+
+    def contacts(self) -> Mapping[str, Contact]:
+        """Those that have what the job needs."""
+        return self._ready.copy()
+
+    def lost(self, host: str, why: str) -> str:
+        """It does not answer, or has forgotten the job: it is used again once it has taken it up anew."""
+        self._ready.pop(host, None)
+        return why
+
+    def wait(self) -> None:
+        """Until a host can take the job, and every other one was looked at. LS0685 if none can."""
+        deadline_s = time.monotonic() + FIRST_S_MAX
+        while not (self._looked.wait(INTERVAL_S) and self._ready):
+            if time.monotonic() > deadline_s:
+                raise _nobody(self._unfit)
+
+    def end(self) -> None:
+        """Tell all hosts that the job is over, and follow no more."""
+        self._ended.set()
+        self._thread.join()
+        for contact in self._ready.values():
+            client = AgentClient(contact, self._order.job, self._term)
+            try:
+                client.end()
+            except (LockstepError, OSError) as error:
+                # One that does not hear it finds out that nobody supervises any more.
+                self._store.add_event("host-not-told", f"{contact.host}: {error}")
+            finally:
+                client.close()
+        self._registry.close()
+
+    def clients(self) -> dict[str, AgentClient]:
+        """A client for each host."""
+        return {name: AgentClient(one, self._order.job, self._term) for name, one in self.contacts().items()}
+
+    def leave(self) -> None:
+        """The run was refused: the hosts forget it."""
+        self.end()
+
+    def forget(self) -> None:
+        """Follow no more: another one supervises."""
+        self._ended.set()
+        self._thread.join()
+        self._registry.close()
+
+    def _follow(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._look(self._registry.hosts())
+                self._looked.set()
+            except StoreError as error:
+                # Whoever was there is taken to be there still; the supervisor sees for itself who answers.
+                self._unfit["(store)"] = str(error)
+            self._ended.wait(INTERVAL_S)
+
+    def _look(self, said: Mapping[str, Mapping[str, Any]]) -> None:
+        for name in self._ready.keys() - said.keys():
+            del self._ready[name]
+        for name, about in said.items():
+            if name in self._ready and self._ready[name].instance == about["instance"]:
+                continue
+            self._ready.pop(name, None)
+            trouble = _misfit(about)
+            if trouble is None:
+                trouble = self._outfit(name, about)
+            if trouble is not None and self._unfit.get(name) != trouble:
+                self._store.add_event("host-not-used", f"{name}: {trouble}")
+            self._unfit |= {name: trouble or ""}
+
+    def _outfit(self, name: str, about: Mapping[str, Any]) -> str | None:
+        """Bring one host what the job needs; why that did not work."""
+        tls = self._tls if str(about["address"]).startswith("https:") else None
+        contact = Contact(str(about["address"]), self._token, str(about["log"]), name, str(about["instance"]), tls)
+        client = AgentClient(contact, self._order.job, self._term)
+        try:
+            self._bring_bundle(client)
+            client.take_up(self._order.to_json())
+        except (LockstepError, OSError) as error:
+            return str(error)
+        finally:
+            client.close()
+        self._ready[name] = contact
+        return None
+
+    def _bring_bundle(self, client: AgentClient) -> None:
+        hashes = json.loads(self._store.fact(TABLES) or "{}").values()
+        code = self._order.job_file.split("/")[:2]
+        parts = ["/".join(code), *(f"{TABLES}/{one}" for one in hashes)]
+        if client.has_bundle(bundle_id(parts)):
+            return
+        with tempfile.TemporaryDirectory(prefix="lockstep-bundle-") as scratch:
+            file = Path(scratch) / "bundle.zip"
+            client.put_bundle(bundle_id(parts), file, pack(self._folder, parts, file))
+
+
+def announced_hosts(address: str) -> dict[str, dict[str, Any]]:
+    """The hosts whose agents are announced at a store now."""
+    registry = open_hosts(address)
+    try:
+        return registry.hosts()
+    finally:
+        registry.close()
+
+
+def _misfit(about: Mapping[str, Any]) -> str | None:
+    """Why replicas of this job cannot live on a host beside others."""
+    if about["version"] != __version__:
+        return f"it has Lockstep {about['version']}, and this is {__version__}"
+    if about["environment"] != environment_hash():
+        return "its Python, Spark or packages differ from those here, and results could differ"
+    return None
+
+
+def _nobody(unfit: Mapping[str, str]) -> RunError:
+    reasons = "; ".join(f"{name}: {why}" for name, why in sorted(unfit.items()) if why)
+    return RunError(
+        "LS0685",
+        "no host can take the job",
+        why=(reasons or "no agent is announced at the store") + ".",
+        hint="start `lockstep agent --store ADDRESS --listen HOST:PORT` on hosts with the same packages and token.",
+    )

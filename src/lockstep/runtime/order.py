@@ -1,0 +1,76 @@
+"""What is to run: the same for every host, and kept in the store, so that whoever coordinates next goes on with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lockstep.runtime.spec import ReplicaSpec
+
+if TYPE_CHECKING:
+    from lockstep.config import Settings
+    from lockstep.store.protocols import Store
+
+LEASE = "supervisor"
+"""Whoever holds it coordinates the job."""
+DESIRED = "desired"
+"""Fact: the newest :class:`RunOrder`, and whether it is still wanted."""
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """One `lockstep run` of a job."""
+
+    job: str
+    job_file: str
+    """``code/HASH/job.py:job``, below the job's folder on every host."""
+    code_hash: str
+    """Of the code and of the tables."""
+    store: str
+    settings: dict[str, Any]
+    wanted: bool = True
+    """False once somebody has stopped it."""
+
+    def parsed_settings(self) -> Settings:
+        """The settings as they were validated by whoever ordered the run."""
+        from lockstep.config import Settings
+
+        return Settings.model_validate(self.settings)
+
+    def template(self) -> ReplicaSpec:
+        """What all its replicas are started with."""
+        return ReplicaSpec(
+            project="",
+            home="",
+            address=self.store,
+            job=self.job,
+            job_file=self.job_file,
+            code_hash=self.code_hash,
+            replica="",
+            seed="auto",
+            settings=self.settings,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For the store, and for the agents of hosts."""
+        return asdict(self)
+
+
+def wanted_order(store: Store) -> RunOrder | None:
+    """What is to run, None if nothing is (any more)."""
+    said = store.fact(DESIRED)
+    order = RunOrder(**json.loads(said)) if said else None
+    return order if order is not None and order.wanted else None
+
+
+def note_order(store: Store, order: RunOrder) -> None:
+    """From now on this is to run."""
+    store.set_fact(DESIRED, json.dumps(order.to_json(), sort_keys=True))
+
+
+def note_stopped(store: Store) -> None:
+    """Nothing is to run any more: whoever coordinates the job stops it, and nobody takes it up again."""
+    order = wanted_order(store)
+    if order is not None:
+        note_order(store, replace(order, wanted=False))
