@@ -176,10 +176,11 @@ def random_hosts_scenario(seed: int, hosts: int, replicas: int | None = None) ->
     3
     """
     draw = random.Random(f"hosts of {seed}")  # noqa: S311 (a seed is the point)
-    faults_s = draw.choice((5.0, 8.0, 12.0, 16.0))
+    drawn = random_scenario(seed, replicas)
+    faults_s = max(drawn.faults_s, draw.choice((5.0, 8.0, 12.0, 16.0)))
     names = [f"h{number}" for number in range(1, hosts + 1)]
     return replace(
-        random_scenario(seed, replicas),
+        drawn,
         hosts=hosts,
         faults_s=faults_s,
         hosts_killed_s=_struck(draw, names, faults_s, (0.0, 0.6, 0.3), (0.3, 6.0)),
