@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from lockstep.cli.main import app
 from lockstep.sim import shrinking
 from lockstep.sim.coordination import SESSION_S, SharedStore
-from lockstep.sim.fleet import place
 from lockstep.sim.hosts_world import HostsWorld
 from lockstep.sim.many_seeds import Wish
 from lockstep.sim.one_seed import Failure, run_seed
@@ -162,14 +161,6 @@ def test_whoever_is_heard_again_in_time_keeps_its_session() -> None:
         store.sessions.hear("first")
         timeline.pass_by(SESSION_S * 0.2)
     assert store.holder("lease") == "first"
-
-
-def test_a_replica_is_placed_alone_then_by_its_state_then_where_there_is_least() -> None:
-    beside = {"h1": ["r0"], "h2": [], "h3": []}
-    assert place("r1", beside, "h1", {}) == "h2", "alone, whatever is on the other host"
-    assert place("r1", beside, "h3", {"h3": 5}) == "h3"
-    assert place("r1", beside, "", {"h2": 1}) == "h3"
-    assert place("r0", {"h1": ["r0"], "h2": ["r1"]}, "", {}) == "h1", "it is not beside itself"
 
 
 def test_shrinking_leaves_out_the_partitions_that_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

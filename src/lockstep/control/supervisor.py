@@ -186,7 +186,8 @@ class Supervisor:
                 raise
 
     def _renew(self) -> None:
-        if self._around.elapsed_s() >= self._next_renewal:
+        """Now and then; and after trouble before anything is done: the job may be another one's by now."""
+        if self._trouble_since_s is not None or self._around.elapsed_s() >= self._next_renewal:
             self._next_renewal = self._around.elapsed_s() + LEASE_S / 4
             if not self._store.acquire(LEASE, self._identity, LEASE_S):
                 raise RunError(
@@ -211,8 +212,8 @@ class Supervisor:
         for slot in self.slots.values():
             if slot.process is not None and (code := slot.process.exit_code()) is not None:
                 self._ended(slot, code)
-        self._write_owed()
         self._renew()
+        self._write_owed()
         now = self._steady_us()
         words = self._last_seen.aged(self._store.progress(), now, self._around.elapsed_s())
         progress = {one.replica: one for one in words}

@@ -14,7 +14,7 @@ from lockstep.sim.spare import SimSpare
 if TYPE_CHECKING:
     from lockstep.sim.supervising import SimSupervisor
 
-_PLENTY_BYTES = 1 << 40
+PLENTY_BYTES = 1 << 40
 """Memory is not simulated."""
 
 
@@ -170,7 +170,7 @@ class SimProcesses:
 
     def memory_free_bytes(self) -> int:
         """As much as anybody wants."""
-        return _PLENTY_BYTES
+        return PLENTY_BYTES
 
     def _admit(self) -> None:
         self._supervisor.refuse_if_dead()

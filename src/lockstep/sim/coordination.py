@@ -143,7 +143,6 @@ class StoreFrom(StoreAt):
         super().__init__(store, before, before_reads)
         self._host = host
         self._is_alive = is_alive
-        self.hosts = _read(before_reads, store.hosts)
         for name in TELEMETRY:
             setattr(self, name, self._in_time(getattr(self, name), getattr(store, name)))
 
@@ -155,11 +154,3 @@ class StoreFrom(StoreAt):
                 at_once(*arguments)
 
         return call
-
-
-def _read(before: Callable[[], None], method: Callable[[], Any]) -> Callable[[], Any]:
-    def call() -> Any:
-        before()
-        return method()
-
-    return call

@@ -36,7 +36,6 @@ class SimCoordinator(SimSupervisor):
 
     def _open_store(self) -> Store:
         store = StoreFrom(self.world.store, self.host, self._before_write, self._before, lambda: self.alive)
-        self.registry = store.hosts
 
         def release(name: str, holder: str) -> None:
             self._before_write("release")
@@ -52,6 +51,10 @@ class SimCoordinator(SimSupervisor):
 
         store.release, store.trim = release, trim  # type: ignore[attr-defined]
         return cast("Store", store)
+
+    def speaking(self) -> dict[str, str]:
+        """The process that spoke last for each replica."""
+        return {one.replica: one.process for one in self._store.progress()}
 
     def _new_processes(self) -> Fleet:
         self._fleet = Fleet(self)
@@ -85,8 +88,7 @@ class SimCoordinator(SimSupervisor):
 
     def _look(self) -> str:
         self.refuse_if_dead()
-        self._fleet.look()
-        return ""
+        return self._fleet.look()
 
     def _end_blocker(self) -> None:
         """A store that hosts share has no lock."""

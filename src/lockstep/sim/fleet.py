@@ -1,78 +1,29 @@
-"""The processes on several hosts, as the coordinator of a job holds them: by the last look at each host's agent."""
+"""The processes on several hosts: production's own class holds them, through clients of simulated agents."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from lockstep.agent.client import AgentSilent
+from lockstep.agent.client import LOOK_TIMEOUT_S, AgentClient, AgentGone, AgentSilent
+from lockstep.agent.contact import Contact
+from lockstep.agent.hosting import Listed
+from lockstep.control.agents import AgentProcesses, RemoteProcess, sorted_out
 from lockstep.control.spares import Shape
+from lockstep.control.supervisor import replica_names
 from lockstep.observe import promises
 from lockstep.runtime.spec import ReplicaSpec
-from lockstep.sim.child_processes import Handle, SimProcesses, SpareHandle
+from lockstep.sim.child_processes import PLENTY_BYTES
 from lockstep.sim.replica import SimReplica
 from lockstep.sim.spare import SimSpare
 
 if TYPE_CHECKING:
+    from lockstep.control.spares import Spare
     from lockstep.sim.coordinator import SimCoordinator
     from lockstep.sim.hosts import SimHost
-    from lockstep.sim.hosts_world import HostsWorld
 
-
-class FarHandle(Handle):
-    """A process of some host: how it is, its agent said at the last look."""
-
-    _supervisor: SimCoordinator
-
-    def __init__(self, supervisor: SimCoordinator, child: SimReplica) -> None:
-        super().__init__(supervisor, child)
-        self._host = child.host
-        self._code = child.exit_code()
-        self.is_lost = False
-
-    def exit_code(self) -> int | None:
-        """How it ended, None while it runs, as far as is known."""
-        return self._code
-
-    def see(self) -> None:
-        """Its agent answers."""
-        self._code = self._child.exit_code() if self._code is None else self._code
-
-    def lose(self) -> None:
-        """Its host is gone, or its agent does not know it: it counts as ended, and nobody can be told anything."""
-        self.is_lost = True
-        self._code = -signal.SIGKILL if self._code is None else self._code
-
-    def kill(self) -> None:
-        """End it at once."""
-        super().kill()
-        self._code = -signal.SIGKILL if self._code is None else self._code
-
-    def _may_command(self) -> bool:
-        if self.is_lost or not self._supervisor.alive:
-            return False
-        if not self._reaches():
-            raise AgentSilent("LS0680", f"the agent of {self._host.name} does not answer")
-        self._host.agent.admit(self._supervisor.term)
-        return self._child in self._host.agent.children
-
-    def _reaches(self) -> bool:
-        return reaches(self._supervisor.host, self._host)
-
-
-class FarSpareHandle(FarHandle, SpareHandle):
-    """A spare of some host, and the replica that it becomes."""
-
-    def __init__(self, supervisor: SimCoordinator, spare: SimSpare) -> None:
-        SpareHandle.__init__(self, supervisor, spare)
-        self._host = spare.host
-        self._code = spare.exit_code()
-        self.is_lost = False
-
-    def become(self, spec: ReplicaSpec, *, gently: bool) -> bool:
-        """Tell it which replica it is; whether it was there to listen."""
-        return self._reaches() and not self.is_lost and super().become(spec, gently=gently)
+_JOB, _LIKENESS = "sim", "the only one"
 
 
 def reaches(host: SimHost, other: SimHost) -> bool:
@@ -80,139 +31,188 @@ def reaches(host: SimHost, other: SimHost) -> bool:
     return host.is_up and other.is_up and (host is other or (host.is_reachable and other.is_reachable))
 
 
-def place(replica: str, beside: Mapping[str, Collection[str]], state_at: str, load: Mapping[str, int]) -> str:
-    """Where a replica is started: alone if possible, then where its state is, then where there is least.
+class SimClient(AgentClient):
+    """What a coordinator says to the agent of one host; commands of one that is dead do nothing."""
 
-    >>> place("r1", {"h1": ["r0"], "h2": [], "h3": []}, "h3", {})
-    'h3'
-    """
+    def __init__(self, coordinator: SimCoordinator, contact: Contact, term: int) -> None:
+        super().__init__(contact, _JOB, term)
+        self._coordinator = coordinator
+        self._world = coordinator.world
+        self._host = self._world.hosts[contact.host]
 
-    def rank(host: str) -> tuple[bool, bool, int, str]:
-        return any(one != replica for one in beside[host]), host != state_at, load.get(host, 0), host
+    def listed(self, timeout_s: float = LOOK_TIMEOUT_S) -> tuple[list[Listed], int]:  # noqa: ARG002
+        """All processes; memory is not simulated."""
+        self._ask_agent()
+        return [_told(child) for child in self._host.agent.children], PLENTY_BYTES
 
-    return min(beside, key=rank)
+    def start(self, handle: str, spec: ReplicaSpec, shape: Mapping[str, Any], *, spare: bool, gently: bool) -> Listed:  # noqa: ARG002
+        """Start a process."""
+        self._ask_agent()
+        if spare:
+            child: SimReplica = self._world.spawn_spare(spec, shape, self._host)
+        else:
+            child = self._world.spawn(spec, gently=gently, host=self._host)
+        self._coordinator.started.append(child)
+        self._host.agent.children.append(child)
+        return _told(child)
+
+    def become(self, handle: str, spec: ReplicaSpec, *, gently: bool) -> bool:  # noqa: ARG002
+        """Tell a spare which replica it is; whether it was there to listen."""
+        self._ask_agent()
+        spare = self._child(handle)
+        assert isinstance(spare, SimSpare)
+        spare.given_to.append(spec.replica)
+        self._world.history.check(promises.given_once(f"process {spare.pid}", spare.given_to))
+        heard = spare.become(spec)
+        self._coordinator.tell(f"gives a spare {'away' if heard else 'up'}")
+        return heard
+
+    def cpu_s(self, handle: str) -> float:  # noqa: ARG002
+        """Whoever computes makes an epoch here; nobody is busy without one."""
+        return 0.0
+
+    def command(self, handle: str, what: str) -> None:
+        """``drain``, ``kill`` or ``full-speed``, which is not simulated."""
+        self._ask_agent()
+        child = self._child(handle)
+        if child is not None and what == "drain":
+            child.drain()
+        elif child is not None and what == "kill":
+            child.kill()
+            self._host.agent.children.remove(child)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _ask_agent(self) -> None:
+        self._coordinator.refuse_if_dead()
+        if not reaches(self._coordinator.host, self._host):
+            raise AgentSilent("LS0680", f"the agent of {self._host.name} does not answer")
+        if self.contact.instance != self._host.instance:
+            raise AgentGone("LS0681", f"the agent of {self._host.name} is another one", why="it is gone.")
+        self._host.agent.admit(self.term)
+
+    def _child(self, handle: str) -> SimReplica | None:
+        return next((one for one in self._host.agent.children if str(one.pid) == handle), None)
 
 
-class Fleet(SimProcesses):
-    """What :class:`lockstep.control.spares.Spares` asks of the hosts of a job."""
+def _told(child: SimReplica) -> Listed:
+    is_spare = isinstance(child, SimSpare)
+    return Listed(
+        handle=str(child.pid),
+        replica=child.acts_for,
+        pid=child.pid,
+        likeness=_LIKENESS,
+        shape=child.shape if isinstance(child, SimSpare) else {},
+        gentle=child.gentle,
+        ready=isinstance(child, SimSpare) and child.is_ready,
+        exit_code=child.exit_code(),
+        last_words="it is simulated" if is_spare else "",
+    )
 
-    _supervisor: SimCoordinator
-    _world: HostsWorld
 
-    def __init__(self, supervisor: SimCoordinator) -> None:
-        super().__init__(supervisor)
-        self._known: dict[int, FarHandle] = {}
-        self._hosts: tuple[str, ...] = ()
-        """Those that were announced at the last look."""
+class SimDirectory:
+    """The hosts that are announced: a thread of the coordinator follows the registry, while it can be reached."""
 
-    def adopted(self) -> tuple[dict[str, Handle], list[tuple[SpareHandle, Shape]]]:
-        """The replicas and the spares that run already, on the hosts that can be reached."""
-        self._see_hosts()
-        said = {one.replica: one.pid for one in self._world.store.progress()}
-        replicas: dict[str, Handle] = {}
-        waiting: list[tuple[SpareHandle, Shape]] = []
-        for child in self._listed():
-            if isinstance(child, SimSpare) and child.acts_for_nobody:
-                spare = FarSpareHandle(self._supervisor, child)
-                self._spares.append(spare)
-                waiting.append((spare, Shape.from_json(child.shape)))
-                self._known[child.pid] = spare
-            elif child.acts_for not in replicas or said.get(child.acts_for) == child.pid:
-                # Of two, the one that speaks for the replica; the other was replaced, and its host is back.
-                replicas[child.acts_for] = FarHandle(self._supervisor, child)
-        for handle in replicas.values():
-            self._known[handle.pid] = handle  # type: ignore[assignment]
-            self._supervisor.tell("adopts a replica")
-        return replicas, waiting
+    def __init__(self, coordinator: SimCoordinator) -> None:
+        self._coordinator = coordinator
+        self._ready: dict[str, Contact] = {}
 
-    def look(self) -> None:
-        """Ask the registry and every agent that can be reached."""
-        self._see_hosts()
-        listed = {child.pid: child for child in self._listed()}
-        for pid, handle in list(self._known.items()):
-            if handle._host.name not in self._hosts or (self._answers(handle._host) and not self._has(handle)):
-                self._supervisor.tell("loses a process")
-                self._known.pop(pid).lose()
-            elif self._answers(handle._host):
-                handle.see()
-        for pid in listed.keys() - self._known.keys():
-            self._supervisor.tell("ends a process that it does not know")
-            listed[pid].kill()
+    def contacts(self) -> Mapping[str, Contact]:
+        """Those that are there now, by name; nobody new while it cannot be asked."""
+        world = self._coordinator.world
+        if not self._coordinator.host.is_cut_off:
+            announced = world.store.hosts()
+            here = {name: world.hosts[name] for name in announced}
+            self._ready = {name: one for name, one in self._ready.items() if name in here}
+            for name, host in here.items():
+                new = name not in self._ready or self._ready[name].instance != host.instance
+                if new and reaches(self._coordinator.host, host):
+                    self._ready[name] = Contact("sim:", "", "", name, host.instance)
+        return dict(self._ready)
 
-    def replica(self, spec: ReplicaSpec, *, gently: bool) -> Handle:
+    def lost(self, host: str, why: str) -> str:
+        """It is used again when it is there again."""
+        self._ready.pop(host, None)
+        self._coordinator.tell("loses a host")
+        return why
+
+
+class Fleet(AgentProcesses):
+    """Production's processes on all hosts, with the promises kept in view."""
+
+    def __init__(self, coordinator: SimCoordinator) -> None:
+        self._coordinator = coordinator
+        self._world = coordinator.world
+        self._spares: list[RemoteProcess] = []
+        super().__init__(
+            SimDirectory(coordinator),
+            _JOB,
+            coordinator.term,
+            coordinator.settings,
+            self._world.last_host,
+            lambda: self._world.timeline.elapsed_s,
+            lambda contact, _, term: SimClient(coordinator, contact, term),
+        )
+
+    def adopted(self) -> tuple[dict[str, RemoteProcess], list[tuple[RemoteProcess, Shape]]]:
+        """The replicas and the spares that run already, as ``control.run`` sorts them out."""
+        names = replica_names(self._world.scenario.replicas)
+        found = sorted_out(self.running(), _LIKENESS, names, self._coordinator.speaking())
+        for one in found.others:
+            with suppress(AgentSilent):
+                one.kill()
+        for name, process in found.replicas.items():
+            retired = self._child(process).zombie and any(other.listed.replica == name for other in found.others)
+            self._world.history.check([f"adoption: {name} is adopted from {process.where}, retired"] * retired)
+            self._coordinator.tell("adopts a replica")
+        self._spares = [self.adopt(one) for one in found.spares]
+        replicas = {name: self.adopt(one) for name, one in found.replicas.items()}
+        return replicas, [(one, Shape.from_json(one.listed.shape)) for one in self._spares]
+
+    def shape(self, replica: str) -> Shape:
+        """What the process of a replica is started with."""
+        return Shape({"of": replica if replica in self._world.scenario.odd_shapes else "most"}, {}, ())
+
+    def replica(self, spec: ReplicaSpec, *, gently: bool) -> RemoteProcess:
         """A new process for a replica."""
-        host = self._host_for(spec.replica)
-        # One that cannot be reached takes nothing from whoever is started elsewhere.
-        booting = [one for one in self._spares if one.is_booting_for_nobody and self._answers(one.child.host)]
-        self._check([f"spare {one.pid}" for one in booting], [spec.replica])
-        self._world.history.check(promises.one_process(spec.replica, [one.pid for one in self._running(spec.replica)]))
-        self._world.history.check(promises.placement(spec.replica, host.name, self._beside()))
-        return self._keep(FarHandle(self._supervisor, self._world.spawn(spec, gently=gently, host=host)))
+        running = [one.pid for one in self._world.live() if one.acts_for == spec.replica and self._answers(one)]
+        beside = {room.host: sorted(room.replicas) for room in self._rooms()}
+        process = super().replica(spec, gently=gently)
+        # Now: whoever was replaced is refused by the agent, and has started nothing.
+        self._world.history.check(promises.one_process(spec.replica, running))
+        self._world.history.check(promises.placement(spec.replica, process.host, beside))
+        self._check_spares([spec.replica])
+        return process
 
-    def spare(self, spec: ReplicaSpec, shape: Shape) -> SpareHandle:
-        """A new spare, on the emptiest host."""
-        assert self._supervisor.supervisor is not None
-        slots = self._supervisor.supervisor.slots.values()
-        awaited = [one.name for one in slots if not isinstance(one.process, Handle) or one.process.is_booting]
-        load = self._load()
-        host = self._started_on(min(load, key=lambda name: (load[name], name)) if load else "")
-        self._check([f"a spare for {spec.replica}"], awaited)
-        spare = FarSpareHandle(self._supervisor, self._world.spawn_spare(spec, shape.to_json(), host))
-        self._spares.append(spare)
-        self._keep(spare)
-        return spare
+    def _check_spares(self, awaited: list[str]) -> None:
+        """One that is lost, or cannot be reached, takes nothing from whoever is started elsewhere."""
+        known = [self._child(one) for one in self._spares if one.exit_code() is None]
+        booting = [f"spare {one.pid}" for one in known if self._answers(one) and _boots_for_nobody(one)]
+        self._world.history.check(promises.spares(booting, awaited))
 
-    def _host_for(self, replica: str) -> SimHost:
-        beside = self._beside()
-        at = self._world.state_at.get(replica, "")
-        return self._started_on(place(replica, beside, at, self._load()) if beside else "")
+    def spare(self, spec: ReplicaSpec, shape: Shape) -> RemoteProcess:
+        """A new spare."""
+        assert self._coordinator.supervisor is not None
+        slots = self._coordinator.supervisor.slots.values()
+        awaited = [one.name for one in slots if one.process is None or self._world.is_booting(one.process.pid)]
+        self._spares.append(super().spare(spec, shape))
+        self._check_spares(awaited)
+        return self._spares[-1]
 
-    def _started_on(self, name: str) -> SimHost:
-        host = self._world.hosts.get(name)
-        if host is None or not self._answers(host):
-            raise OSError(f"the agent of {name or 'any host'} does not answer")
-        host.agent.admit(self._supervisor.term)
-        return host
+    def may_become(self, spare: Spare, replica: str) -> bool:
+        """Whether a replica may live where this spare does."""
+        may = super().may_become(spare, replica)
+        if not may:
+            self._coordinator.tell("passes a spare by: another replica lives there")
+        return may
 
-    def _keep(self, handle: FarHandle) -> FarHandle:
-        self._supervisor.started.append(handle._child)
-        handle._host.agent.children.append(handle._child)
-        self._known[handle.pid] = handle
-        return handle
+    def _child(self, process: RemoteProcess) -> SimReplica:
+        return self._world.processes[process.pid - 1]
 
-    def _see_hosts(self) -> None:
-        self._supervisor.refuse_if_dead()
-        self._hosts = tuple(self._supervisor.registry())
-        for name in self._hosts:
-            if self._answers(self._world.hosts[name]):
-                self._world.hosts[name].agent.admit(self._supervisor.term)
+    def _answers(self, child: SimReplica) -> bool:
+        return reaches(self._coordinator.host, child.host)
 
-    def _listed(self) -> list[SimReplica]:
-        """What the agents have that answer, and that has not ended."""
-        answering = [self._world.hosts[name] for name in self._hosts if self._answers(self._world.hosts[name])]
-        return [child for host in answering for child in host.agent.children if child.alive]
 
-    def _has(self, handle: FarHandle) -> bool:
-        return handle._child in handle._host.agent.children
-
-    def _answers(self, host: SimHost) -> bool:
-        return reaches(self._supervisor.host, host)
-
-    def _beside(self) -> dict[str, list[str]]:
-        """The replicas on each host that can be started on, as far as is known."""
-        found: dict[str, list[str]] = {name: [] for name in self._hosts if self._answers(self._world.hosts[name])}
-        for one in self._known.values():
-            if one.exit_code() is None and one._host.name in found and one._child.acts_for:
-                found[one._host.name].append(one._child.acts_for)
-        return found
-
-    def _load(self) -> dict[str, int]:
-        running = [one._host.name for one in self._known.values() if one.exit_code() is None]
-        return {name: running.count(name) for name in self._beside()}
-
-    def _running(self, replica: str) -> list[SimReplica]:
-        """Who is this replica on the hosts that can be reached."""
-        return [one for one in self._listed() if one.acts_for == replica and not one.zombie]
-
-    def _admit(self) -> None:
-        self._supervisor.refuse_if_dead()
+def _boots_for_nobody(child: SimReplica) -> bool:
+    return isinstance(child, SimSpare) and child.alive and child.acts_for_nobody and not child.is_ready

@@ -23,9 +23,15 @@ class SimHost:
         """What replicas have copied from a peer and not yet put in place of their own checkpoint; a crash leaves it."""
         self.agent = SimAgent()
         """Who has its processes; another one after it was down."""
+        self.boots = 1
         self.is_up = True
         self.is_cut_off = False
         self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def instance(self) -> str:
+        """Which start of its agent this is."""
+        return str(self.boots)
 
     @property
     def is_reachable(self) -> bool:
@@ -34,7 +40,7 @@ class SimHost:
 
     def renew(self) -> None:
         """It was down and is up: its disk is as it was, its agent is another one."""
-        self.is_up, self.agent = True, SimAgent()
+        self.is_up, self.agent, self.boots = True, SimAgent(), self.boots + 1
 
     def when_back(self, go_on: Callable[[], None]) -> None:
         """Call back when it is no longer cut off."""

@@ -8,9 +8,11 @@ from typing import Any, cast
 
 from lockstep.connect.protocols import Publication
 from lockstep.connect.sinks.order import check_not_retired
+from lockstep.control.supervisor import replica_names
 from lockstep.errors import RunError, StoreError
 from lockstep.observe import promises
 from lockstep.runtime.order import LEASE
+from lockstep.runtime.state.recovery import state_at
 from lockstep.sim.coordination import SharedStore, StoreFrom
 from lockstep.sim.coordinator import SimCoordinator
 from lockstep.sim.fleet import reaches
@@ -76,11 +78,8 @@ class HostsWorld(World):
 
     def _make_hosts(self) -> None:
         self.hosts = {name: SimHost(name, self._clocks[name]) for name in self._clock_names()}
-        self.state_at: dict[str, str] = {}
-        """On which host each replica joined last: there its state is."""
         self.wanted = True
         """Whether the job shall run: candidates take it over only then."""
-        self._joined: dict[str, Holder] = {}
         self._candidates_s = dict.fromkeys(self.hosts, 0.0)
         """When the agent of each host starts its next candidate."""
 
@@ -117,11 +116,11 @@ class HostsWorld(World):
             raise Blocked
 
     def disk_of_peer(self, process: SimReplica, peer: str) -> Disk:
-        """Served by the agent of the host where the peer joined last."""
-        host = self.hosts.get(self.state_at.get(peer, ""))
-        if host is None or not reaches(process.host, host):
+        """Served by the agent of the host where the peer spoke last."""
+        said = next(one for one in self.store.progress() if one.replica == peer)
+        host, wanted = self.hosts[said.host], Holder(peer, said.incarnation)
+        if not reaches(process.host, host):
             raise RunError("LS0606", f"no snapshot could be taken of {peer}: its host does not answer")
-        wanted = self._joined[peer]
         self.refuse_seed_of_retired(wanted)
         is_live = self.store.is_live(wanted)
         self.history.check(promises.incarnation(str(wanted), f"seeds {process.holder}", is_live=is_live))
@@ -132,10 +131,14 @@ class HostsWorld(World):
         if not self.store.is_live(wanted):
             raise RunError("LS0606", f"no snapshot could be taken of {wanted.replica}: {wanted} was retired")
 
-    def joined(self, process: SimReplica) -> None:
-        """A replica has its checkpoints in place, and follows the ledger."""
-        if not process.zombie:
-            self.state_at[process.name], self._joined[process.name] = process.host.name, process.holder
+    def last_host(self, replica: str) -> str:
+        """Where the state of a replica is."""
+        return self.store.fact(state_at(replica)) or ""
+
+    def is_booting(self, pid: int) -> bool:
+        """Whether a process lives and follows no ledger yet."""
+        process = self.processes[pid - 1]
+        return process.alive and process.stage_progress is None
 
     def published(self, side: SimSink) -> None:
         """Something became visible: by nobody who was replaced there."""
@@ -153,11 +156,16 @@ class HostsWorld(World):
                 one.down()
                 one.zombie = True
 
+    def disk_of(self, replica: str) -> Disk:
+        """That of the host where it spoke last."""
+        host = self.hosts.get(self.last_host(replica))
+        return host.disk if host is not None else {}
+
     def _sound(self, floor: int) -> set[tuple[str, int]]:
         return {
             (name, stage)
-            for name, host in self.state_at.items()
-            for (replica, stage), one in self.hosts[host].disk.items()
+            for name in replica_names(self.scenario.replicas)
+            for (replica, stage), one in self.disk_of(name).items()
             if replica == name and one.sound and one.epoch >= floor
         }
 
@@ -211,6 +219,7 @@ class HostsWorld(World):
     def _mend(self, host: SimHost) -> None:
         self.history.note("world", f"{host.name} is back in the network")
         host.come_back()
+        self.store.sessions.hear(host.name)
         for one in self._on(host):
             if not one.hangs:
                 self.store.sessions.hear(one.name)

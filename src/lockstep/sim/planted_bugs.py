@@ -5,7 +5,7 @@ A bug replaces one rule while it is planted; everything else stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,8 +14,9 @@ from typing import cast
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication, SourceSide
-from lockstep.control import spares, supervision, taking_over
+from lockstep.control import agents, spares, supervision, taking_over
 from lockstep.control import supervisor as supervising
+from lockstep.control.placing import Room
 from lockstep.control.spares import Spares
 from lockstep.control.supervision import Action, Seen
 from lockstep.control.supervisor import Slot, Supervisor
@@ -31,7 +32,6 @@ from lockstep.runtime.order import LEASE
 from lockstep.runtime.state import recovery
 from lockstep.runtime.state.checkpoint import Standing
 from lockstep.runtime.steps import Step, Steps
-from lockstep.sim import fleet
 from lockstep.sim.checkpoints import Checkpoint, SimCheckpoints
 from lockstep.sim.child_processes import SimAgent
 from lockstep.sim.coordination import SharedStore
@@ -263,13 +263,9 @@ def _acquire_by_clock(store: SharedStore, name: str, holder: str, ttl_s: float) 
     return True
 
 
-def _place_where_the_state_is(
-    replica: str,  # noqa: ARG001
-    beside: Mapping[str, Collection[str]],
-    state_at: str,
-    load: Mapping[str, int],  # noqa: ARG001
-) -> str:
-    return state_at if state_at in beside else min(beside)
+def _place_where_the_state_is(rooms: Sequence[Room], replica: str, state_at: str = "") -> str | None:  # noqa: ARG001
+    hosts = [one.host for one in rooms]
+    return state_at if state_at in hosts else min(hosts, default=None)
 
 
 # Supervising.
@@ -552,7 +548,7 @@ BUGS: tuple[Bug, ...] = (
         "placed-together",
         "A replica is started where its state is, whoever else is there.",
         "placement",
-        swapped((fleet, "place", _place_where_the_state_is)),
+        swapped((agents, "choose_host", _place_where_the_state_is)),
         CRASHING_ON_HOSTS,
     ),
 )

@@ -258,6 +258,7 @@ class SimReplica(SimProcess):
             [[step.id for step in stage.time_steps] for stage in self.world.stages],
             self._prefer_peer,
             self._elapsed_s,
+            host=self.host.name,
         ).steps()
         at = self._own()
         if len(at) < len(self.world.stages):
@@ -303,7 +304,6 @@ class SimReplica(SimProcess):
         self._report()
         self.sealer.wake = self._drive(self.sealer.steps()).wake
         self.stage_progress.take_up()
-        self.world.joined(self)
         return machines
 
     def _next_entry(self, stage: int) -> Steps[Entry]:

@@ -28,6 +28,8 @@ class SimSpare(SimReplica):
         self.shape = shape
         self.is_ready = False
         self.told: ReplicaSpec | None = None
+        self.given_to: list[str] = []
+        """Which replicas it was told to be, by a coordinator of several hosts."""
 
     @property
     def acts_for_nobody(self) -> bool:

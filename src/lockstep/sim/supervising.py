@@ -24,6 +24,7 @@ from lockstep.store.patience import PATIENCE_S, patience, patience_s
 from lockstep.store.protocols import Store
 
 if TYPE_CHECKING:
+    from lockstep.sim.fleet import Fleet
     from lockstep.sim.world import World
 
 
@@ -51,6 +52,7 @@ class SimSupervisor:
         self.stopping = False
         self.term = 0
         """None yet: nobody obeys it before it has taken over."""
+        self.settings = Settings(run=world.settings)
         self.started: list[SimReplica] = []
         """The processes that it started itself."""
         self._strike: tuple[int, Callable[[], None]] | None = None
@@ -62,7 +64,7 @@ class SimSupervisor:
     def _open_store(self) -> Store:
         return cast("Store", StoreAt(self.world.store, self._before_write, self._before))
 
-    def _new_processes(self) -> SimProcesses:
+    def _new_processes(self) -> SimProcesses | Fleet:
         return SimProcesses(self)
 
     def start(self) -> None:
@@ -73,7 +75,7 @@ class SimSupervisor:
 
     def _life(self) -> Steps[None]:
         timeline, clock = self.world.timeline, self.world.clock_of(self)
-        settings = Settings(run=self.world.settings)
+        settings = self.settings
         template = ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {})
         is_shared = self.world.scenario.hosts > 0
         self.term = yield from take_over(self._store, self.name, self._end_blocker, is_shared=is_shared)

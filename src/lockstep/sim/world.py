@@ -129,9 +129,6 @@ class World:
     def _new_sink(self, name: str) -> SimSink:
         return SimSink(name)
 
-    def joined(self, process: SimReplica) -> None:
-        """A replica has its checkpoints in place, and follows the ledger."""
-
     def published(self, side: SimSink) -> None:
         """Something became visible in a sink."""
         self.history.published(side)

@@ -31,6 +31,15 @@ VERSION_FROM = "version-from"
 _POLL_S = 0.5
 
 
+def state_at(replica: str) -> str:
+    """The fact that says on which host a replica's state is.
+
+    >>> state_at("r0")
+    'state-at-r0'
+    """
+    return f"state-at-{replica}"
+
+
 @dataclass(frozen=True)
 class Situation:
     """What is known when a replica has to choose. ``own`` is None without a (sound) checkpoint of its own."""
@@ -104,6 +113,8 @@ class Recovery:
     """The ``event_time`` steps of each stage."""
     prefer_peer: bool
     elapsed_s: Callable[[], float] = time.monotonic
+    host: str = ""
+    """Where this start is, if the job lives on several hosts."""
     again: bool = False
     """Whether this start has had a seed before: then its own checkpoint is one that it computes with."""
 
@@ -118,6 +129,9 @@ class Recovery:
             # What it was told to distrust has been set aside by the first seed.
             distrusted = self.prefer_peer and not self.again
             yield from self._replace(choice, taken, keep_old=own is None or distrusted)
+        if self.host:
+            # Not by what it says of itself: a start that found nothing to start from spoke on that host too.
+            yield Step(TELL, partial(self.store.set_fact, state_at(self.holder.replica), self.host))
 
     def _choose(self, own: Sequence[Standing] | None) -> Steps[str]:
         """The choice; if there is none yet but another replica is booting, wait for that one."""
@@ -222,7 +236,9 @@ def prepare(
     checkpoints = CheckpointFolders(spec.folder, len(graph.stages), snapshots, store, holder, plan, version)
     time_steps = [[step.id for step in stage.event_times] for stage in graph.stages]
     prefer_peer = spec.seed == "peer"
-    recovery = Recovery(store, holder, checkpoints, settings, plan, version, time_steps, prefer_peer, again=again)
+    recovery = Recovery(
+        store, holder, checkpoints, settings, plan, version, time_steps, prefer_peer, host=spec.host, again=again
+    )
     run(recovery.steps())
     return checkpoints.folders
 
