@@ -31,7 +31,7 @@ from lockstep.control.supervision import (
     pass_by,
 )
 from lockstep.control.surroundings import Process, Surroundings
-from lockstep.control.taking_over import LEASE_S
+from lockstep.control.taking_over import LEASE_S, TERM
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import TimeStep, is_over
@@ -104,6 +104,7 @@ class Supervisor:
         self._time_steps = time_steps
         self._next_retention = self._around.elapsed_s() + RETENTION_INTERVAL_S
         self._next_renewal = 0.0
+        self._term = store.fact(TERM)
         self._trouble_since_s: float | None = None
         self._began_us = self._around.now_us() - round(self._around.elapsed_s() * US_PER_S)
         self._last_seen = LastSeen()
@@ -189,7 +190,8 @@ class Supervisor:
         """Now and then; and after trouble before anything is done: the job may be another one's by now."""
         if self._trouble_since_s is not None or self._around.elapsed_s() >= self._next_renewal:
             self._next_renewal = self._around.elapsed_s() + LEASE_S / 4
-            if not self._store.acquire(LEASE, self._identity, LEASE_S):
+            # A lease that was lost and is free again is no right to go on: somebody may have had it meanwhile.
+            if self._store.fact(TERM) != self._term or not self._store.acquire(LEASE, self._identity, LEASE_S):
                 raise RunError(
                     REPLACED,
                     f'job "{self._template.job}" is supervised by another process now',

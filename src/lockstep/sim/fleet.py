@@ -159,12 +159,16 @@ class Fleet(AgentProcesses):
         """The replicas and the spares that run already, as ``control.run`` sorts them out."""
         names = replica_names(self._world.scenario.replicas)
         found = sorted_out(self.running(), _LIKENESS, names, self._coordinator.speaking())
+        passed_by = {
+            one.listed.replica for one in found.others if not self._child(one).zombie and one.exit_code() is None
+        }
         for one in found.others:
             with suppress(AgentSilent):
                 one.kill()
         for name, process in found.replicas.items():
-            retired = self._child(process).zombie and any(other.listed.replica == name for other in found.others)
-            self._world.history.check([f"adoption: {name} is adopted from {process.where}, retired"] * retired)
+            wrong = self._child(process).zombie and name in passed_by
+            told = f"adoption: {name} is adopted as {process.where}, which was retired, and ended where it lives"
+            self._world.history.check([told] if wrong else [])
             self._coordinator.tell("adopts a replica")
         self._spares = [self.adopt(one) for one in found.spares]
         replicas = {name: self.adopt(one) for name, one in found.replicas.items()}
