@@ -51,6 +51,8 @@ PROCESSOR_LOOK_S = 5.0
 """How often it is looked whether a replica in which nothing moves uses the processor."""
 BUSY_SHARE = 0.1
 """Of a core: a replica that waits uses less (measured), one that computes gets more even on a busy machine."""
+TROUBLE_S = 0.5
+"""After trouble that lasted longer the lease is asked for before anything else is done."""
 LOCKED = "LS0413"
 REPLACED = "LS0610"
 SILENT = "LS0680"
@@ -173,7 +175,7 @@ class Supervisor:
 
     def _despite_trouble(self, act: Callable[[], None]) -> None:
         """A store that cannot be written for a moment is no reason to end replicas that may well go on."""
-        began_us = self._steady_us()
+        began_us, began_s = self._steady_us(), self._around.elapsed_s()
         try:
             act()
             self._trouble_since_s = self._waits_since_us = None
@@ -182,13 +184,15 @@ class Supervisor:
             if error.code == LOCKED:
                 self._waits_since_us = self._waits_since_us or began_us
             if self._trouble_since_s is None:
-                self._trouble_since_s = now_s
+                self._trouble_since_s = began_s
             if error.code not in _PASSING or now_s - self._trouble_since_s > STORE_TROUBLE_S_MAX:
                 raise
 
     def _renew(self) -> None:
         """Now and then; and after trouble before anything is done: the job may be another one's by now."""
-        if self._trouble_since_s is not None or self._around.elapsed_s() >= self._next_renewal:
+        now_s = self._around.elapsed_s()
+        troubled_s = now_s - self._trouble_since_s if self._trouble_since_s is not None else 0.0
+        if troubled_s > TROUBLE_S or now_s >= self._next_renewal:
             self._next_renewal = self._around.elapsed_s() + LEASE_S / 4
             # A lease that was lost and is free again is no right to go on: somebody may have had it meanwhile.
             if self._store.fact(TERM) != self._term or not self._store.acquire(LEASE, self._identity, LEASE_S):

@@ -71,7 +71,11 @@ class SimCoordinator(SimSupervisor):
         if self.host.is_cut_off or not self.world.wanted:
             return False
         try:
-            return self._store.acquire(LEASE, self.name, LEASE_S)
+            taken = self._store.acquire(LEASE, self.name, LEASE_S)
+            if taken and not self.world.wanted:
+                # It stood still before it took it, and the job was stopped meanwhile.
+                self._store.release(LEASE, self.name)
+            return taken and self.world.wanted
         except StoreError:
             return False
 

@@ -101,13 +101,12 @@ TAKEN_OVER_AND_CRASHING = replace(TAKEN_OVER, crash_chance=0.01)
 LEFT_ALONE = Scenario(supervisor_killed_s=(4.0,))
 FULL_WHILE_FORGETTING = Scenario(
     # The supervisor forgets every five seconds; a lone replica that loses its checkpoint starts from the first epoch.
-    # While the disk is full for the first time it renews its lease in vain, so that it does not do so at five seconds.
     replicas=1,
     faults_s=9.5,
     boot_s=(0.2, 0.5),
     crash_chance=0.01,
     tear_chance=1.0,
-    disk_full_s=((2.4, 2.8), (4.95, 5.25)),
+    disk_full_s=((4.95, 5.3),),
 )
 HELD = Scenario(hold_chance=0.03)
 HELD_AND_SLOW = replace(HELD, store_slow_s=((1.0, 15.0),))
