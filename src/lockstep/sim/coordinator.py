@@ -67,15 +67,18 @@ class SimCoordinator(SimSupervisor):
         self.tell("takes the lease")
         yield from super()._life()
 
+    def _is_wanted(self) -> bool:
+        return self.world.wanted
+
     def _has_lease(self) -> bool:
-        if self.host.is_cut_off or not self.world.wanted:
+        if self.host.is_cut_off or not self._is_wanted():
             return False
         try:
             taken = self._store.acquire(LEASE, self.name, LEASE_S)
-            if taken and not self.world.wanted:
+            if taken and not self._is_wanted():
                 # It stood still before it took it, and the job was stopped meanwhile.
                 self._store.release(LEASE, self.name)
-            return taken and self.world.wanted
+            return taken and self._is_wanted()
         except StoreError:
             return False
 
