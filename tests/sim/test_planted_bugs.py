@@ -10,7 +10,12 @@ from lockstep.sim.planted_bugs import BUGS, Bug
 from lockstep.sim.scenario import Scenario
 
 SEEDS_MAX = 100
-SCENARIOS = {repr(bug.scenario): (bug.name, bug.scenario) for bug in BUGS if bug.scenario is not None}
+SCENARIOS = {
+    repr(scenario): (bug.name, scenario)
+    for bug in BUGS
+    for scenario in (bug.scenario, bug.on_hosts)
+    if scenario is not None
+}
 FOUND_BY = {
     "publish-without-fence": "once",
     "seal-by-overwrite": "agreement",
@@ -41,12 +46,17 @@ FOUND_BY = {
     "drain-stops-short": "stopping",
     "spare-beside-a-boot": "spares",
     "spare-given-twice": "spares",
+    "seed-from-retired": "incarnation",
+    "lease-by-clock": "lease",
+    "lease-from-the-living": "lease",
+    "placed-together": "placement",
 }
+ON_HOSTS = [bug for bug in BUGS if bug.on_hosts is not None]
 
 
-def first_failure(bug: Bug) -> Failure:
+def first_failure(bug: Bug, hosts: int = 0) -> Failure:
     """The first one, trying seeds in order."""
-    wish = Wish(bug.name)
+    wish = Wish(bug.name, hosts=hosts)
     for seed in range(SEEDS_MAX):
         found = wish.run(seed)
         if isinstance(found, Failure):
@@ -57,6 +67,11 @@ def first_failure(bug: Bug) -> Failure:
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.name} breaks {FOUND_BY.get(bug.name)}")
 def test_a_planted_bug_is_found_by_the_promise_that_it_breaks(bug: Bug) -> None:
     assert first_failure(bug).promise == FOUND_BY[bug.name] == bug.promise
+
+
+@pytest.mark.parametrize("bug", ON_HOSTS, ids=lambda bug: bug.name)
+def test_a_bug_that_shows_on_several_hosts_is_found_there_too(bug: Bug) -> None:
+    assert first_failure(bug, hosts=3).promise == FOUND_BY[bug.name]
 
 
 def test_every_bug_is_tested_and_named_once() -> None:

@@ -33,6 +33,16 @@ def sim(
     replicas: Annotated[
         int | None, typer.Option(min=1, max=3, metavar="N", help="How many replicas (else the seed says).")
     ] = None,
+    hosts: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=9,
+            metavar="N",
+            help="Simulate so many hosts, which die, are cut off and have wrong clocks.",
+            show_default=False,
+        ),
+    ] = 0,
     plant: Annotated[
         str, typer.Option(metavar="BUG", help="Plant a bug, to see which promise breaks.", show_default=False)
     ] = "",
@@ -49,20 +59,29 @@ def sim(
     and store are models in one process: no Spark, no files. Exit code 1 if a promise broke; then the first
     failing seed is shown, shrunk.
 
+    With --hosts the replicas, spares and candidates for coordinating the job live on hosts h1, h2, ..., each with an
+    agent, a clock and a disk of its own. A host dies with all its processes, or is cut off: its processes go on, the
+    coordination service ends their sessions, others take their place, and it comes back with zombies. The store is then
+    a model of ZooKeeper.
+
     [bold]Examples[/bold]
 
       lockstep sim --seed 4711 --trace
 
       lockstep sim --seeds 10000
 
+      lockstep sim --hosts 3 --seeds 1000
+
       lockstep sim --plant unbounded-lead
+
+      lockstep sim --hosts 3 --plant zombie-publishes
     """
     if bugs:
         _list_bugs()
         return
     if trace and (seed is None or seeds is not None):
         raise EnvironmentError_("LS0016", "--trace tells of one seed", hint="name it with --seed, without --seeds.")
-    wish = _wish(plant, replicas, changed or [])
+    wish = _wish(plant, replicas, changed or [], hosts)
     if seed is not None and seeds is None:
         raise typer.Exit(_run_one(wish, seed, trace=trace))
     raise typer.Exit(_explore(wish, first if seed is None else seed, seeds or _SEEDS, jobs))
@@ -77,7 +96,7 @@ def _list_bugs() -> None:
     out.print(table)
 
 
-def _wish(plant: str, replicas: int | None, changed: Sequence[str]) -> Wish:
+def _wish(plant: str, replicas: int | None, changed: Sequence[str], hosts: int) -> Wish:
     from lockstep.sim.many_seeds import Wish
     from lockstep.sim.planted_bugs import BUGS, bug_named
 
@@ -88,7 +107,7 @@ def _wish(plant: str, replicas: int | None, changed: Sequence[str]) -> Wish:
             hint=f"one of: {', '.join(bug.name for bug in BUGS)}. `lockstep sim --bugs` says what they are.",
         )
     changes = _parsed(changed)
-    return Wish(plant, {**changes, "replicas": replicas} if replicas is not None else changes)
+    return Wish(plant, {**changes, "replicas": replicas} if replicas is not None else changes, hosts)
 
 
 def _parsed(changed: Sequence[str]) -> Mapping[str, Any]:
@@ -138,7 +157,8 @@ def _tell(story: Sequence[str]) -> None:
 def _summary(seed: int, world: World) -> str:
     replicas, epochs, took_s = world.scenario.replicas, world.head + 1, world.timeline.elapsed_s
     met = f"{world.faults.struck} faults, {len(world.processes)} starts"
-    return f"seed {seed}: {replicas} replicas, {epochs} epochs in {took_s:.0f} s, {met}: every promise held"
+    on_hosts = f" on {world.scenario.hosts} hosts" if world.scenario.hosts else ""
+    return f"seed {seed}: {replicas} replicas{on_hosts}, {epochs} epochs in {took_s:.0f} s, {met}: every promise held"
 
 
 def _explore(wish: Wish, first: int, count: int, jobs: int) -> int:
@@ -178,7 +198,8 @@ def _show_shrunk(wish: Wish, failure: Failure) -> None:
     _tell(smallest.story)
     out.print(smallest.violation, soft_wrap=True, markup=False)
     differs = changes(smallest.scenario, wish.base(failure.seed))
-    words = ["lockstep", "sim", "--seed", str(failure.seed), *(["--plant", wish.bug] if wish.bug else [])]
+    words = ["lockstep", "sim", "--seed", str(failure.seed), *(["--hosts", str(wish.hosts)] if wish.hosts else [])]
+    words += ["--plant", wish.bug] if wish.bug else []
     for name, value in differs.items():
         words += ["--with", f"{name}={json.dumps(value)}"]
     out.print(f"\nagain: {shlex.join([*words, '--trace'])}", soft_wrap=True, markup=False)

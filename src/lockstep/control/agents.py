@@ -202,7 +202,9 @@ class AgentProcesses:
         settings: Settings,
         last_host: Callable[[str], str] = lambda _: "",
         elapsed_s: Callable[[], float] = time.monotonic,
+        connect: Callable[[Contact, str, int], AgentClient] = AgentClient,
     ) -> None:
+        self._connect = connect
         self._directory = directory
         self._job = job
         self._term = term
@@ -280,17 +282,20 @@ class AgentProcesses:
         for name, host in list(self._hosts.items()):
             if contacts.get(name) != host.client.contact:
                 told.append(self._lose(name, f"the agent of host {name} is not announced any more."))
+        self._take_up_new()
+        return told
+
+    def _take_up_new(self) -> None:
         for name, contact in self._directory.contacts().items():
             if name not in self._hosts:
-                self._hosts[name] = _Host(AgentClient(contact, self._job, self._term))
-        return told
+                self._hosts[name] = _Host(self._connect(contact, self._job, self._term))
 
     def _lose(self, name: str, why: str) -> str:
         text = self._directory.lost(name, why)
         if not text:
             return ""
         running = self._hosts.pop(name).lose()
-        self._follow_directory()
+        self._take_up_new()
         return f"{text} The {running} processes of the first one end."
 
     def _note_silence(self, name: str, error: AgentSilent) -> str:
@@ -327,11 +332,16 @@ def shape_of(settings: Settings, replica: str) -> Shape:
     return Shape(settings.spark_of(replica).model_dump(mode="json"), environment, prefix)
 
 
-def sorted_out(running: Sequence[RemoteProcess], likeness: str, names: Collection[str]) -> Found:
-    """Who can be gone on with: each replica once."""
+def sorted_out(
+    running: Sequence[RemoteProcess], likeness: str, names: Collection[str], speaking: Mapping[str, str]
+) -> Found:
+    """Who can be gone on with: each replica once. ``speaking`` has the handle of whoever spoke last for each of them.
+
+    Of two processes of a replica one was retired while its host was cut off: the one that does not speak for it.
+    """
     replicas: dict[str, RemoteProcess] = {}
     spares, others = [], []
-    for one in running:
+    for one in sorted(running, key=lambda one: speaking.get(one.listed.replica) != one.handle):
         fits = one.listed.likeness == likeness and one.exit_code() is None
         if fits and not one.listed.replica:
             spares.append(one)

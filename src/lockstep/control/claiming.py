@@ -87,14 +87,14 @@ def claim_anywhere(store: Store, job: str, *, replace: bool) -> Claim:
         store.release(LEASE, holder)
     if not _acquired(store, identity, lambda waited_s: waited_s < LEASE_S):
         raise runs_already(store, f'job "{job}" is already running, perhaps on another host')
-    return Claim(store, identity, run(take_over(store, identity, lambda: None)), None)
+    return Claim(store, identity, run(take_over(store, identity, lambda: None, is_shared=True)), None)
 
 
 def claim_when_free(store: Store, identity: str, is_wanted: Callable[[], bool]) -> Claim | None:
     """Wait until nobody holds the job, however long; None once it is not wanted any more."""
     if not _acquired(store, identity, lambda _: is_wanted()):
         return None
-    return Claim(store, identity, run(take_over(store, identity, lambda: None)), None)
+    return Claim(store, identity, run(take_over(store, identity, lambda: None, is_shared=True)), None)
 
 
 def _acquired(store: Store, identity: str, go_on: Callable[[float], bool]) -> bool:

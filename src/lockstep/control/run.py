@@ -42,6 +42,7 @@ from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.order import RunOrder, note_order, note_stopped, wanted_order
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.folders import standings
+from lockstep.runtime.state.recovery import state_at
 from lockstep.runtime.steps import run
 from lockstep.store.home import job_folder
 from lockstep.store.opening import absolute, lock_file, open_store
@@ -175,7 +176,8 @@ def _supervisor(
     store, template = claim.store, order.template()
     is_new = isinstance(agents, JobAgent) and agents.is_new
     running = [] if is_new else processes.running()
-    found = sorted_out(running, template.likeness, replica_names(settings.run.replicas))
+    speaking = {one.replica: one.process for one in store.progress()}
+    found = sorted_out(running, template.likeness, replica_names(settings.run.replicas), speaking)
     end_others(found.others, processes.running, store)
     run(retire(store, found.replicas))
     stages = len(graph.stages)
@@ -225,7 +227,7 @@ def _surroundings(
 def _last_host(store: Store, replica: str) -> str:
     """Where a replica lived last: its state is there."""
     try:
-        return next((one.host for one in store.progress() if one.replica == replica), "")
+        return store.fact(state_at(replica)) or ""
     except StoreError:
         return ""  # anywhere is better than nowhere
 

@@ -23,6 +23,7 @@ from lockstep.config import Settings, is_local
 from lockstep.control.overview import SPARES
 from lockstep.control.surroundings import Process
 from lockstep.errors import StoreError
+from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.protocols import Progress, Store
@@ -232,12 +233,15 @@ class Spares:
         self._names = tuple(names)
         self._started: dict[str, Process] = {}
         self._waiting: list[Waiting] = []
+        self._unended: list[Spare] = []
+        """Those that are not wanted any more, and whose agent did not answer when they were to be ended."""
         self._told: dict[str, bool] = {}
         self._ordered = 0
         self._failures = 0
         self._failed_s = 0.0
         self._next_look_s = 0.0
         self._calm_since_s: float | None = None
+        self._last_seen = LastSeen()
 
     def adopt(self, started: Mapping[str, Process], waiting: Sequence[tuple[Spare, Shape]]) -> None:
         """Go on with the replicas and the spares that run already."""
@@ -250,7 +254,7 @@ class Spares:
         started = self._from_spare(spec, gently=gently)
         for one in [one for one in self._waiting if one.is_booting]:
             # One boot at a time, and a spare's never while a replica is missing. The next is ordered when all is calm.
-            self._take(one).kill()
+            self._end(self._take(one))
         process = started or self._processes.replica(spec, gently=gently)
         self._started[spec.replica] = process
         return process
@@ -279,8 +283,15 @@ class Spares:
             taken = spare.become(spec, gently=gently)
         finally:
             if not taken:
-                spare.kill()
+                self._end(spare)
         return taken
+
+    def _end(self, spare: Spare) -> None:
+        """End it, now or when its agent answers: nobody else would, it counts as known."""
+        try:
+            spare.kill()
+        except AgentSilent:
+            self._unended.append(spare)
 
     def tend(self) -> None:
         """Look after the spares and those on their way; called several times a second."""
@@ -296,12 +307,15 @@ class Spares:
 
     def close(self) -> None:
         """End all spares. Those that have become replicas are the supervisor's."""
-        for one in list(self._waiting):
+        for spare in [*self._unended, *(self._take(one) for one in list(self._waiting))]:
             # An agent that does not hear it ends them itself, as nobody talks to it any more.
             with suppress(AgentSilent):
-                self._take(one).kill()
+                spare.kill()
 
     def _look(self, now_s: float) -> None:
+        unended, self._unended = self._unended, []
+        for spare in unended:
+            self._end(spare)
         for one in list(self._waiting):
             if (code := one.spare.exit_code()) is not None:
                 self._drop(one, f"exit code {code}", now_s)
@@ -318,13 +332,15 @@ class Spares:
 
     def _is_calm(self) -> bool:
         living = {name: process.handle for name, process in self._started.items() if process.exit_code() is None}
-        return is_calm(self._store.progress(), living, self._now_us())
+        # By when words changed, as it was seen from here: clocks of hosts differ.
+        words = self._last_seen.aged(self._store.progress(), self._now_us(), self._elapsed_s())
+        return is_calm(words, living, self._now_us())
 
     def _drop(self, one: Waiting, why: str, now_s: float) -> None:
         spare = self._take(one)
         self._failures, self._failed_s = self._failures + 1, now_s
         told = f"{spare.where}, {why}: {spare.last_words}"
-        spare.kill()
+        self._end(spare)
         more = "; no more are ordered" if self._failures >= FAILURES_MAX else ""
         self._store.add_event("spare-ended", f"{told}{more}")
 

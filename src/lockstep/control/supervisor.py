@@ -31,7 +31,7 @@ from lockstep.control.supervision import (
     pass_by,
 )
 from lockstep.control.surroundings import Process, Surroundings
-from lockstep.control.taking_over import LEASE_S
+from lockstep.control.taking_over import LEASE_S, TERM
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import TimeStep, is_over
@@ -51,6 +51,8 @@ PROCESSOR_LOOK_S = 5.0
 """How often it is looked whether a replica in which nothing moves uses the processor."""
 BUSY_SHARE = 0.1
 """Of a core: a replica that waits uses less (measured), one that computes gets more even on a busy machine."""
+TROUBLE_S = 0.5
+"""After trouble that lasted longer the lease is asked for before anything else is done."""
 LOCKED = "LS0413"
 REPLACED = "LS0610"
 SILENT = "LS0680"
@@ -104,6 +106,7 @@ class Supervisor:
         self._time_steps = time_steps
         self._next_retention = self._around.elapsed_s() + RETENTION_INTERVAL_S
         self._next_renewal = 0.0
+        self._term = store.fact(TERM)
         self._trouble_since_s: float | None = None
         self._began_us = self._around.now_us() - round(self._around.elapsed_s() * US_PER_S)
         self._last_seen = LastSeen()
@@ -172,7 +175,7 @@ class Supervisor:
 
     def _despite_trouble(self, act: Callable[[], None]) -> None:
         """A store that cannot be written for a moment is no reason to end replicas that may well go on."""
-        began_us = self._steady_us()
+        began_us, began_s = self._steady_us(), self._around.elapsed_s()
         try:
             act()
             self._trouble_since_s = self._waits_since_us = None
@@ -181,14 +184,18 @@ class Supervisor:
             if error.code == LOCKED:
                 self._waits_since_us = self._waits_since_us or began_us
             if self._trouble_since_s is None:
-                self._trouble_since_s = now_s
+                self._trouble_since_s = began_s
             if error.code not in _PASSING or now_s - self._trouble_since_s > STORE_TROUBLE_S_MAX:
                 raise
 
     def _renew(self) -> None:
-        if self._around.elapsed_s() >= self._next_renewal:
+        """Now and then; and after trouble before anything is done: the job may be another one's by now."""
+        now_s = self._around.elapsed_s()
+        troubled_s = now_s - self._trouble_since_s if self._trouble_since_s is not None else 0.0
+        if troubled_s > TROUBLE_S or now_s >= self._next_renewal:
             self._next_renewal = self._around.elapsed_s() + LEASE_S / 4
-            if not self._store.acquire(LEASE, self._identity, LEASE_S):
+            # A lease that was lost and is free again is no right to go on: somebody may have had it meanwhile.
+            if self._store.fact(TERM) != self._term or not self._store.acquire(LEASE, self._identity, LEASE_S):
                 raise RunError(
                     REPLACED,
                     f'job "{self._template.job}" is supervised by another process now',
@@ -211,8 +218,8 @@ class Supervisor:
         for slot in self.slots.values():
             if slot.process is not None and (code := slot.process.exit_code()) is not None:
                 self._ended(slot, code)
-        self._write_owed()
         self._renew()
+        self._write_owed()
         now = self._steady_us()
         words = self._last_seen.aged(self._store.progress(), now, self._around.elapsed_s())
         progress = {one.replica: one for one in words}

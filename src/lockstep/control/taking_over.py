@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from lockstep.connect.protocols import SinkSide
+from lockstep.errors import RunError
 from lockstep.runtime.order import LEASE
 from lockstep.runtime.steps import Step, Steps
 from lockstep.store.protocols import Store
@@ -16,11 +17,15 @@ TERM = "term"
 END, WRITE, SWEEP = "end", "write", "sweep"
 
 
-def take_over(store: Store, identity: str, end_blocker: Callable[[], object]) -> Steps[int]:
-    """Take the lease; the term of this supervisor, newer than all before it."""
+def take_over(store: Store, identity: str, end_blocker: Callable[[], object], *, is_shared: bool = False) -> Steps[int]:
+    """Take the lease; the term of this supervisor, newer than all before it.
+
+    Where hosts share the store (``is_shared``), the lease was taken before. If it was lost since, whoever has it now
+    keeps it: LS0610.
+    """
     # Before anything is written: a replica that is stopped inside a transaction would keep this from going on.
     yield Step(END, end_blocker)
-    yield Step(WRITE, partial(_take_lease, store, identity))
+    yield Step(WRITE, partial(_keep_lease if is_shared else _take_lease, store, identity))
     term = yield Step(WRITE, partial(_new_term, store))
     return int(term)
 
@@ -42,10 +47,19 @@ def sweep(store: Store, sinks: Iterable[SinkSide], adopted: Collection[str] = ()
 def _take_lease(store: Store, identity: str) -> None:
     holder = store.holder(LEASE)
     if holder not in (None, identity):
-        # Whoever holds the file lock, or was told to take over, is the supervisor; the lease tells the others. (Where
-        # hosts share the store, the lease itself was taken before.)
+        # Whoever holds the file lock, or was told to take over, is the supervisor; the lease tells the others.
         store.release(LEASE, holder)
     store.acquire(LEASE, identity, LEASE_S)
+
+
+def _keep_lease(store: Store, identity: str) -> None:
+    if not store.acquire(LEASE, identity, LEASE_S):
+        raise RunError(
+            "LS0610",
+            "the job is supervised by another process now",
+            why=f"this one stood still after it took the lease, and {store.holder(LEASE) or 'another one'} has it.",
+            hint="nothing to do: the other one goes on. See `lockstep status`.",
+        )
 
 
 def _new_term(store: Store) -> int:

@@ -248,6 +248,33 @@ def one_process(replica: str, running: Sequence[int]) -> list[str]:
     return [f"adoption: {replica} is started although process {pid} is {replica}" for pid in running]
 
 
+def lease(name: str, held_by: str, taken_by: str, silent_s: float, session_s: float) -> list[str]:
+    """A lease changes hands when it was given back, or when nothing was heard of its holder for a whole session.
+
+    >>> lease("supervisor", "h1", "h2", silent_s=4.0, session_s=4.0)
+    []
+    >>> lease("supervisor", "h1", "h2", silent_s=0.5, session_s=4.0)
+    ['lease: h2 takes "supervisor" although h1 has it and was heard 0.5 s ago']
+    """
+    kept = silent_s < session_s
+    return [f'lease: {taken_by} takes "{name}" although {held_by} has it and was heard {silent_s:.1f} s ago'] * kept
+
+
+def placement(replica: str, host: str, beside: Mapping[str, Sequence[str]]) -> list[str]:
+    """No two replicas of a job on one host while another has room. Takes the replicas on each host that has room.
+
+    >>> placement("r1", "h2", {"h1": ["r0"], "h2": []})
+    []
+    >>> placement("r1", "h1", {"h1": ["r0"], "h2": []})
+    ['placement: r1 is started on h1 beside r0 although h2 has room']
+    """
+    others = [one for one in beside.get(host, ()) if one != replica]
+    free = [name for name, there in beside.items() if not any(one != replica for one in there)]
+    if not others or not free:
+        return []
+    return [f"placement: {replica} is started on {host} beside {', '.join(others)} although {free[0]} has room"]
+
+
 def time(epoch_times_us: Sequence[tuple[int, int]]) -> list[str]:
     """Epoch time moves on with every epoch, whatever the clocks do. Takes (epoch, epoch time) in order.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockstep.errors import LockstepError
-from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_FAILED, EXIT_JOB_ERROR
+from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_FAILED, EXIT_JOB_ERROR, EXIT_RETIRED
 
 _JOB_ERRORS = ("LS01", "LS02", "LS03", "LS05")
 """Areas of errors that starting again cannot mend."""
@@ -16,6 +16,9 @@ def exit_code(error: LockstepError) -> int:
     """How the process ends for this error."""
     if error.code == "LS0603":
         return EXIT_DIVERGED
+    if error.code == "LS0534":
+        # A sink has seen that it was replaced: that says nothing about the job.
+        return EXIT_RETIRED
     if error.code in ("LS0604", "LS0605", "LS0606"):
         return EXIT_CHECKPOINT
     return EXIT_JOB_ERROR if is_job_error(error) else EXIT_FAILED

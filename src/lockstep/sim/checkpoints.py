@@ -45,7 +45,7 @@ class SimCheckpoints:
 
     def own(self, stage: int) -> Checkpoint | None:
         """What is in place."""
-        return self._world.checkpoints.get((self._replica.name, stage))
+        return self._replica.host.disk.get((self._replica.name, stage))
 
     def find(self, stage: int) -> Found | None:
         """What production finds out by reading the files."""
@@ -83,32 +83,36 @@ class SimCheckpoints:
         """Put a copy of a peer's beside it, up to its newest commit."""
         self._world.refuse_write("checkpoint")
         self._replica.tell("starts from a peer")
-        theirs = self._world.checkpoints.get((peer, stage))
+        theirs = self._world.disk_of_peer(self._replica, peer).get((peer, stage))
         if theirs is None or theirs.epoch < 0 or not self.is_sound(theirs):
             raise RunError("LS0606", f"no snapshot could be taken of {peer}")
         self._replica.note(f"copies epoch {theirs.epoch} of {peer}")
         self.copied[stage] = replace(theirs, begun_epoch=theirs.epoch)
-        if not self._replica.zombie:
-            self._world.copies[self._replica.name, stage] = self.copied[stage]
+        if self._has_disk:
+            self._replica.host.copies[self._replica.name, stage] = self.copied[stage]
         return theirs.epoch
 
     def swap(self, stage: int, taken: int, *, keep_old: bool) -> None:  # noqa: ARG002
         """Put what is beside it in its place."""
         self.write(stage, self.copied.pop(stage))
-        if not self._replica.zombie:
-            self._world.copies.pop((self._replica.name, stage), None)
+        if self._has_disk:
+            self._replica.host.copies.pop((self._replica.name, stage), None)
 
     def write(self, stage: int, checkpoint: Checkpoint) -> None:
         """Replace what is in place."""
-        # A zombie is out of reach of its successor, on another host: what it writes there nobody reads.
-        if not self._replica.zombie:
-            self._world.checkpoints[self._replica.name, stage] = checkpoint
+        if self._has_disk:
+            self._replica.host.disk[self._replica.name, stage] = checkpoint
+
+    @property
+    def _has_disk(self) -> bool:
+        """Whether what it writes can be found: where hosts are not simulated, a zombie is on another one."""
+        return self._world.scenario.hosts > 0 or not self._replica.zombie
 
     def lose(self) -> None:
         """A crash in the midst of a swap: the old one is gone, the new one not in its place."""
         stage = min(self.copied)
-        if not self._replica.zombie and self._world.may_be_damaged(self._replica.name):
-            self._world.checkpoints.pop((self._replica.name, stage), None)
+        if self._has_disk and self._world.may_be_damaged(self._replica.name):
+            self._replica.host.disk.pop((self._replica.name, stage), None)
 
     def tear(self, stage: int) -> None:
         """A crash in the midst of writing to a checkpoint: it is found damaged, or as it was."""

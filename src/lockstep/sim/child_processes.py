@@ -14,7 +14,7 @@ from lockstep.sim.spare import SimSpare
 if TYPE_CHECKING:
     from lockstep.sim.supervising import SimSupervisor
 
-_PLENTY_BYTES = 1 << 40
+PLENTY_BYTES = 1 << 40
 """Memory is not simulated."""
 
 
@@ -42,7 +42,10 @@ class Handle:
         self.handle = str(child.pid)
         self.where = f"pid {child.pid}"
         self.gentle = child.gentle
-        self.exit_code = child.exit_code
+
+    def exit_code(self) -> int | None:
+        """How it ended, None while it runs."""
+        return self._child.exit_code()
 
     @property
     def is_booting(self) -> bool:
@@ -167,7 +170,7 @@ class SimProcesses:
 
     def memory_free_bytes(self) -> int:
         """As much as anybody wants."""
-        return _PLENTY_BYTES
+        return PLENTY_BYTES
 
     def _admit(self) -> None:
         self._supervisor.refuse_if_dead()

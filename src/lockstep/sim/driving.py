@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lockstep.errors import LockstepError, StoreError
+from lockstep.errors import LockstepError
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.sim.store_access import Blocked
 from lockstep.store.patience import PATIENCE_S
@@ -45,6 +45,7 @@ class Driver:
             self._process.after(after_s, lambda: self._resume(number))
 
     def _go_on(self, advance: Advance) -> None:
+        in_step, self._process.in_step = self._process.in_step, False
         try:
             wanted = advance()
         except StopIteration:
@@ -52,6 +53,8 @@ class Driver:
         except LockstepError as error:
             self._process.fail(error)
             return
+        finally:
+            self._process.in_step = in_step
         if isinstance(wanted, Pause):
             self._pause(wanted)
         elif lead_s := self._process.lead_s(wanted.name):
@@ -63,21 +66,24 @@ class Driver:
         self._process.guarded(step.name, self._stage, lambda: self._perform(step))
 
     def _perform(self, step: Step) -> None:
+        in_step, self._process.in_step = self._process.in_step, True
         try:
             answer: Any = step.act()
         except Blocked:
-            self._wait_for_lock(step)
+            self._wait_for_answer(step)
         except LockstepError as error:
             self._later(step, partial(self._steps.throw, error))
         else:
             self._later(step, partial(self._steps.send, answer))
+        finally:
+            self._process.in_step = in_step
 
     def _later(self, step: Step, go_on: Advance) -> None:
         took_s = self._process.takes_s(step.name) + self._process.store_took_s()
         self._process.after(took_s, lambda: self._go_on(go_on))
 
-    def _wait_for_lock(self, step: Step) -> None:
-        """Try again when the store's lock is free, or fail when the step's patience is at its end."""
+    def _wait_for_answer(self, step: Step) -> None:
+        """Try again when the store answers again, or fail when the step's patience is at its end."""
         waiting = [step]
 
         def again() -> None:
@@ -88,9 +94,9 @@ class Driver:
             if waiting:
                 waiting.clear()
                 self._process.tell(f"waits no longer to {step.name}")
-                self._go_on(partial(self._steps.throw, StoreError("LS0413", f"{step.name}: the store is locked")))
+                self._go_on(partial(self._steps.throw, self._process.world.no_answer(step.name)))
 
-        self._process.world.write_lock.when_free(lambda: self._process.after(0, again))
+        self._process.world.when_answering(self._process, lambda: self._process.after(0, again))
         self._process.after(PATIENCE_S if step.patience_s is None else step.patience_s, give_up)
 
     def _pause(self, pause: Pause) -> None:

@@ -80,6 +80,9 @@ class History:
         self.wrong: list[tuple[int, str, str]] = []
         """(epoch, sink, who) of every digest that is not the reference's; only a damaged replica may add to it."""
         self.damage_is_expected = False
+        self.forgot_late = False
+        """Whether a coordinator that was replaced in the midst of forgetting forgot all the same. Nothing keeps it from
+        that: whoever still needs it starts anew from a peer."""
         self.up_us: list[tuple[int, int]] = []
         """(from, to) of every time that a replica was up and counted as running."""
         self.able_us: list[tuple[int, int]] = []
@@ -143,12 +146,13 @@ class History:
     def read(self, source: str, start: Mapping[str, int], *, by: str) -> None:
         """A replica reads a source from these positions on."""
         kept = self._sources[source].trimmed
-        if kept:
+        if kept and not self.forgot_late:
             self.check(promises.retention(by, _named(source, start), _named(source, kept)))
 
     def missing(self, epoch: int, *, by: str, floor: int) -> None:
         """A replica that runs needs an entry that is gone."""
-        self.check(promises.retention(by, {"the ledger": epoch}, {"the ledger": floor}))
+        if not self.forgot_late:
+            self.check(promises.retention(by, {"the ledger": epoch}, {"the ledger": floor}))
 
     def right(self, epoch: int, sink: str) -> str:
         """The digest that an epoch has to send to a sink."""

@@ -14,7 +14,7 @@ from typing import Any
 from lockstep.runtime.spark.boot import end_with_parent
 from lockstep.sim.one_seed import Failure, try_seed
 from lockstep.sim.planted_bugs import Bug, bug_named
-from lockstep.sim.scenario import Scenario, random_scenario
+from lockstep.sim.scenario import Scenario, random_hosts_scenario, random_scenario
 from lockstep.sim.shrinking import shrink
 from lockstep.sim.world import World
 
@@ -30,6 +30,8 @@ class Wish:
 
     bug: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
+    hosts: int = 0
+    """On how many hosts; 0: hosts are not simulated, unless the bug needs them."""
 
     def scenario(self, seed: int) -> Scenario:
         """The scenario of a seed.
@@ -42,7 +44,13 @@ class Wish:
     def base(self, seed: int) -> Scenario:
         """The scenario before the changes: the seed's own, or the one in which the bug shows."""
         planted = self.planted
-        return planted.scenario if planted is not None and planted.scenario is not None else random_scenario(seed)
+        scenario = planted.scenario if planted is not None else None
+        if not self.hosts:
+            return scenario or random_scenario(seed)
+        on_hosts = scenario if scenario is not None and scenario.hosts else None
+        if planted is not None and planted.on_hosts is not None:
+            on_hosts = planted.on_hosts
+        return replace(on_hosts, hosts=self.hosts) if on_hosts else random_hosts_scenario(seed, self.hosts)
 
     @property
     def planted(self) -> Bug | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.sim.history import PromiseBroken
+from lockstep.sim.hosts_world import HostsWorld
 from lockstep.sim.scenario import Scenario, random_scenario
 from lockstep.sim.timeline import Timeline
 from lockstep.sim.world import World
@@ -28,6 +29,14 @@ class Failure:
         return self.violation.partition(":")[0]
 
 
+def world_of(
+    seed: int, scenario: Scenario, store: Any = None, timeline: Timeline | None = None, *, whole: bool = False
+) -> World:
+    """The world of a scenario, before anything has happened in it."""
+    kind = HostsWorld if scenario.hosts else World
+    return kind(seed, scenario, store, timeline, whole=whole)
+
+
 def run_seed(
     seed: int,
     scenario: Scenario | None = None,
@@ -43,18 +52,20 @@ def run_seed(
 
     Raises :class:`PromiseBroken` with the last lines of its story (``whole``: all of them).
     """
-    world = World(seed, scenario or random_scenario(seed), store, timeline, whole=whole)
+    scenario = scenario or random_scenario(seed)
+    world = world_of(seed, scenario, store, timeline, whole=whole)
     try:
         world.run()
     except PromiseBroken as broken:
-        broken.add_note(f"again: lockstep sim --seed {seed} --trace")
+        hosts = f" --hosts {scenario.hosts}" if scenario.hosts else ""
+        broken.add_note(f"again: lockstep sim --seed {seed}{hosts} --trace")
         raise
     return world
 
 
 def try_seed(seed: int, scenario: Scenario, *, whole: bool = False) -> Failure | World:
     """Run one seed; what broke, or the world if nothing did. An error inside is a finding too."""
-    world = World(seed, scenario, whole=whole)
+    world = world_of(seed, scenario, whole=whole)
     try:
         world.run()
     except PromiseBroken as broken:

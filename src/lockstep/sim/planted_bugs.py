@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
+from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication, SourceSide
-from lockstep.control import spares, supervision
+from lockstep.control import agents, spares, supervision, taking_over
 from lockstep.control import supervisor as supervising
+from lockstep.control.placing import Room
 from lockstep.control.spares import Spares
 from lockstep.control.supervision import Action, Seen
 from lockstep.control.supervisor import Slot, Supervisor
@@ -28,9 +30,12 @@ from lockstep.runtime.epoch.epoch_steps import PUBLISH, EpochSteps
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.order import LEASE
 from lockstep.runtime.state import recovery
+from lockstep.runtime.state.checkpoint import Standing
 from lockstep.runtime.steps import Step, Steps
 from lockstep.sim.checkpoints import Checkpoint, SimCheckpoints
 from lockstep.sim.child_processes import SimAgent
+from lockstep.sim.coordination import SharedStore
+from lockstep.sim.hosts_world import HostsWorld
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.sim.pipeline import SimSink, State, compute
 from lockstep.sim.replica import SimReplica
@@ -53,6 +58,8 @@ class Bug:
     plant: Plant
     scenario: Scenario | None = None
     """Where it shows; None: in what the seeds draw."""
+    on_hosts: Scenario | None = None
+    """Where it shows if hosts are simulated; None: in what the seeds draw then."""
 
 
 def swapped(*changes: tuple[object, str, object]) -> Plant:
@@ -106,6 +113,15 @@ HELD_AND_SLOW = replace(HELD, store_slow_s=((1.0, 15.0),))
 LOCKED = Scenario(disk_locked_s=((2.0, 12.0),))
 TWO_STAGES = Scenario(stages=2, pause_chance=0.03, slow_chance=0.05, stops_s=(3.0, 5.5, 8.0, 10.5, 13.0))
 SPARED = Scenario(spares=2, crash_chance=0.01, hang_chance=0.005, faults_s=20.0, boot_s=(0.3, 1.0))
+
+CUT_OFF = Scenario(replicas=3, hosts=3, cut_off_s=((3.0, "h1", 4.0), (8.0, "h2", 4.0), (11.0, "h3", 4.0)))
+CUT_OFF_BESIDE_SINKS = replace(CUT_OFF, slow_chance=0.05, sinks_beyond=True)
+LEFT_ALONE_ON_HOSTS = replace(LEFT_ALONE, hosts=3)
+CRASHING_ON_HOSTS = Scenario(hosts=3, crash_chance=0.03, tear_chance=0.5)
+STRUCK_AT_THE_LEASE = replace(
+    LEFT_ALONE_ON_HOSTS, faults_s=10.0, supervisor_hangs_s=((4.1, 5.0), (4.2, 5.0), (4.3, 5.0))
+)
+MINUTES_AHEAD = Scenario(hosts=3, clock_jumps_s=((0.0, "h2", 150.0),))
 
 
 # Publishing.
@@ -199,7 +215,7 @@ def _decide_by_the_clock(view: View, settings: RunSettings) -> Seal | Wait:
 
 def _copy_leftover(checkpoints: SimCheckpoints, stage: int, peer: str) -> int:
     """A copy that an earlier start left behind is taken for the one that was just ordered."""
-    leftover = checkpoints._world.copies.get((checkpoints._replica.name, stage))
+    leftover = checkpoints._replica.host.copies.get((checkpoints._replica.name, stage))
     epoch = _COPY(checkpoints, stage, peer)
     if leftover is not None:
         copied = checkpoints.copied[stage]
@@ -222,6 +238,34 @@ def _tear_unnoticed(checkpoints: SimCheckpoints, stage: int) -> None:
 
 
 _COPY = SimCheckpoints.copy
+
+
+def _situation_with_the_retired(store: Store, replica: str, own: Standing | None, sound: bool) -> recovery.Situation:
+    """Whoever said last how far it was counts as a peer, also if it was retired."""
+    peers = [one for one in store.progress() if one.replica != replica and one.epoch >= 0]
+    return replace(_SITUATION(store, replica, own, sound), peers=peers)
+
+
+_SITUATION = recovery.situation_of
+
+
+# Hosts.
+
+
+def _acquire_by_clock(store: SharedStore, name: str, holder: str, ttl_s: float) -> bool:
+    """A lease lasts until a time by the clock of its holder's host, which others compare with their own."""
+    now_us = store.clock_of(holder)()
+    held_by, until_us = store._leases.get(name, (holder, 0))
+    if held_by != holder and until_us > now_us:
+        return False
+    store._leases[name] = (holder, now_us + round(ttl_s * US_PER_S))
+    store.give(name, holder)
+    return True
+
+
+def _place_where_the_state_is(rooms: Sequence[Room], replica: str, state_at: str = "") -> str | None:  # noqa: ARG001
+    hosts = [one.host for one in rooms]
+    return state_at if state_at in hosts else min(hosts, default=None)
 
 
 # Supervising.
@@ -304,6 +348,7 @@ BUGS: tuple[Bug, ...] = (
         "once",
         swapped((SimWork, "publish", _publish_as_remembered)),
         ZOMBIES,
+        CUT_OFF_BESIDE_SINKS,
     ),
     Bug(
         "manifest-overwritten",
@@ -424,6 +469,7 @@ BUGS: tuple[Bug, ...] = (
         "adoption",
         swapped((Supervisor, "_adopt", _adopt_and_forget)),
         LEFT_ALONE,
+        LEFT_ALONE_ON_HOSTS,
     ),
     Bug(
         "kill-noted-first",
@@ -473,6 +519,37 @@ BUGS: tuple[Bug, ...] = (
         "spares",
         swapped((Spares, "_take", lambda spares, one: one.spare)),  # noqa: ARG005
         SPARED,
+    ),
+    Bug(
+        "seed-from-retired",
+        "A replica is seeded by one that was retired: it may have been outvoted, or be behind for good.",
+        "incarnation",
+        swapped(
+            (recovery, "situation_of", _situation_with_the_retired),
+            (HostsWorld, "refuse_seed_of_retired", lambda world, wanted: None),  # noqa: ARG005
+        ),
+        CRASHING_ON_HOSTS,
+    ),
+    Bug(
+        "lease-by-clock",
+        "A lease ends at a time that its holder wrote down, by the clock of whoever wants it.",
+        "lease",
+        swapped((SharedStore, "acquire", _acquire_by_clock)),
+        MINUTES_AHEAD,
+    ),
+    Bug(
+        "lease-from-the-living",
+        "Whoever stood still after it took the lease, and lost it, takes it from the next one before it has a term.",
+        "lease",
+        swapped((taking_over, "_keep_lease", taking_over._take_lease)),
+        STRUCK_AT_THE_LEASE,
+    ),
+    Bug(
+        "placed-together",
+        "A replica is started where its state is, whoever else is there.",
+        "placement",
+        swapped((agents, "choose_host", _place_where_the_state_is)),
+        CRASHING_ON_HOSTS,
     ),
 )
 

@@ -14,6 +14,7 @@ from lockstep.sim.faults import Strike
 from lockstep.store.protocols import Entry, Holder
 
 if TYPE_CHECKING:
+    from lockstep.sim.hosts import SimHost
     from lockstep.sim.world import World
 
 EXIT_KILLED = -9
@@ -26,8 +27,9 @@ AWAKENING_S = 0.2
 class SimProcess:
     """One process of a replica. Towards the supervisor it looks like ``agent.processes.ReplicaProcess``."""
 
-    def __init__(self, world: World, *, gently: bool, pid: int) -> None:
+    def __init__(self, world: World, host: SimHost, *, gently: bool, pid: int) -> None:
         self.world = world
+        self.host = host
         self.name = ""
         self.pid = pid
         self.gentle = gently
@@ -35,6 +37,8 @@ class SimProcess:
         self.zombie = False
         self.holder = Holder("", 0)
         """The incarnation that it is; none before it has begun to act for a replica."""
+        self.in_step = False
+        """Whether it does a step of a machine now: a call without an answer waits then, and it is done again."""
         self._who = ""
         self._exit_code: int | None = None
         self._still_until_us = 0
@@ -50,7 +54,7 @@ class SimProcess:
 
     def kill(self) -> None:
         """End it at once. A process that hangs may be out of reach: it is taken for dead and goes on later."""
-        if self.zombie or not self.alive:
+        if not self.alive or (self.zombie and not self.world.scenario.hosts):
             return
         # Whoever has the store's lock is on this machine, and so is a spare: nothing is out of reach here.
         is_near = self.world.write_lock.holder is self or not self.holder.incarnation

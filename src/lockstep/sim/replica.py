@@ -25,11 +25,12 @@ from lockstep.sim.driving import FOR_EVER_S, Driver
 from lockstep.sim.pipeline import SINKS, VERSION
 from lockstep.sim.process import SimProcess
 from lockstep.sim.sealer import SimSealer
-from lockstep.sim.store_access import Blocked, StoreAt
+from lockstep.sim.store_access import Blocked
 from lockstep.sim.work import SimOutput, SimWork
 from lockstep.store.protocols import Entry, Store
 
 if TYPE_CHECKING:
+    from lockstep.sim.hosts import SimHost
     from lockstep.sim.world import World
 
 BOOT, JOIN, OFFSETS, COMMIT = "boot", "join", "offsets", "commit"
@@ -92,8 +93,8 @@ class SimReplica(SimProcess):
     )
     """The life of an epoch as production walks it, sink by sink, between Spark's two logs."""
 
-    def __init__(self, world: World, spec: ReplicaSpec, *, gently: bool, pid: int) -> None:
-        super().__init__(world, gently=gently, pid=pid)
+    def __init__(self, world: World, spec: ReplicaSpec, host: SimHost, *, gently: bool, pid: int) -> None:
+        super().__init__(world, host, gently=gently, pid=pid)
         self._be(spec)
         self.said = "starting"
         self.moved_us = 0
@@ -107,7 +108,7 @@ class SimReplica(SimProcess):
         self._up_since_us: int | None = None
         self._is_hit = False
         self._elapsed_s = lambda: world.timeline.elapsed_s
-        self._store = cast("Store", StoreAt(world.store, self._before_write))
+        self._store = cast("Store", world.store_of(self))
         self._writes = 0
         """To the store, since it was last asked how long they took."""
         self._drivers: list[Driver] = []
@@ -117,7 +118,7 @@ class SimReplica(SimProcess):
         """From now on it acts for this replica."""
         self.name = self._who = spec.replica
         self._prefer_peer = spec.seed == "peer"
-        self._clock = self.world.clock(spec.replica)
+        self.clock = self.world.clock_of(self)
 
     @property
     def acts_for(self) -> str:
@@ -156,6 +157,8 @@ class SimReplica(SimProcess):
 
     def wake(self, epoch: int) -> None:
         """An epoch was sealed: whoever polls for it sees it soon."""
+        if self.host.is_cut_off:
+            return
         for driver in self._drivers:
             if driver.waits_for == epoch:
                 driver.wake(self.world.draw.uniform(0.001, 0.01))
@@ -177,11 +180,21 @@ class SimReplica(SimProcess):
         writes, self._writes = self._writes, 0
         return sum(self.world.store_call_s() for _ in range(writes))
 
-    def _before_write(self, operation: str) -> None:
+    def before_write(self, operation: str) -> None:
+        """What the world does to it before it writes to the store."""
+        if self.host.is_cut_off:
+            raise Blocked
         if self.world.write_lock.holder not in (None, self):
             raise Blocked
         self._writes += 1
         self.world.refuse_write(operation)
+
+    def before_read(self) -> None:
+        """What the world does to it before it reads from the store, where it may be cut off from it."""
+        if self.host.is_cut_off and self.in_step:
+            raise Blocked
+        if self.host.is_cut_off:
+            raise self.world.no_answer("a read")
 
     def torn(self, step: str, stage: int) -> None:
         """A crash in the midst of a step; a write to the store is one transaction: torn, it is absent."""
@@ -194,8 +207,8 @@ class SimReplica(SimProcess):
             self.works[stage].half_publish(sink)
 
     def sealed(self, epoch: int) -> Entry | None:
-        """The entry of an epoch, if it is sealed."""
-        return self._store.entry(epoch)
+        """The entry of an epoch, if it is sealed and can be read."""
+        return None if self.host.is_cut_off else self._store.entry(epoch)
 
     # Its life.
 
@@ -209,16 +222,15 @@ class SimReplica(SimProcess):
         try:
             self.holder = self._store.begin(self.name, self.pid)
         except Blocked:
-            self.world.write_lock.when_free(lambda: self.after(0, self._begin))
+            self.world.when_answering(self, lambda: self.after(0, self._begin))
             return
         except StoreError as error:
             self.fail(error)
             return
         self._who = str(self.holder)
         lead = self.world.settings.lead_epochs_max
-        self.reporter = Reporter(
-            self._store, self.holder, lambda: None, lead, self._clock, self.pid, process=str(self.pid)
-        )
+        at = {"host": self.host.name, "process": str(self.pid)}
+        self.reporter = Reporter(self._store, self.holder, lambda: None, lead, self.clock, self.pid, **at)
         self._report_regularly()
         self._drive(self._life())
 
@@ -245,8 +257,8 @@ class SimReplica(SimProcess):
             VERSION,
             [[step.id for step in stage.time_steps] for stage in self.world.stages],
             self._prefer_peer,
-            self._clock,
             self._elapsed_s,
+            host=self.host.name,
         ).steps()
         at = self._own()
         if len(at) < len(self.world.stages):
@@ -266,6 +278,8 @@ class SimReplica(SimProcess):
 
     def _join(self, at: list[Checkpoint]) -> list[EpochSteps[SimOutput]]:
         """Begin to follow the ledger."""
+        # Before anything is changed: if there is no answer, all of this is done again.
+        self._store.head()
         self.works = [
             SimWork(self, stage, one.state.restored()) for stage, one in zip(self.world.stages, at, strict=True)
         ]
@@ -277,13 +291,11 @@ class SimReplica(SimProcess):
             self.world.settings,
             self.sealer,
             self._epoch_done,
-            self._clock,
+            self.clock,
             self._elapsed_s,
         )
         machines: list[EpochSteps[SimOutput]] = [
-            EpochSteps(
-                self._store, self.holder, stage, VERSION, self.stage_progress, lambda: self.draining, self._clock
-            )
+            EpochSteps(self._store, self.holder, stage, VERSION, self.stage_progress, lambda: self.draining, self.clock)
             for stage in range(len(at))
         ]
         self.reporter.standpoint = lambda: self.at
@@ -301,6 +313,9 @@ class SimReplica(SimProcess):
             epoch = self.stage_progress.stage_epoch(stage) + 1
             if self._queries.holds(stage, epoch):
                 yield Pause(FOR_EVER_S)
+                continue
+            if self.host.is_cut_off:
+                yield Pause(FOR_EVER_S, epoch)
                 continue
             entry = self._store.entry(epoch)
             if entry is not None:
@@ -364,22 +379,22 @@ class SimReplica(SimProcess):
         self._report()
 
     def _report_regularly(self) -> None:
-        if not self._store.is_live(self.holder):
-            self.note("finds itself retired")
-            self.after(_TOLD_S, lambda: self.exit(EXIT_RETIRED))
-            return
         try:
+            if not self._store.is_live(self.holder):
+                self.note("finds itself retired")
+                self.after(_TOLD_S, lambda: self.exit(EXIT_RETIRED))
+                return
             self._report()
         except StoreError as error:
             self.note(f"cannot report: {error.code}")
         except Blocked:
-            self.world.write_lock.when_free(lambda: self.after(0, self._report_regularly))
+            self.world.when_answering(self, lambda: self.after(0, self._report_regularly))
             return
         self.after(INTERVAL_S + self.store_took_s(), self._report_regularly)
 
     def _report(self) -> None:
         self.reporter.report()
-        if self.zombie:
+        if self.zombie or self.host.is_cut_off:
             return
         mine = next((one for one in self.world.store.progress() if one.replica == self.name), None)
         if mine is not None and mine.incarnation == self.holder.incarnation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lockstep.config import RunSettings
 
@@ -89,8 +89,16 @@ class Scenario:
     store_slow_s: tuple[Span, ...] = ()
     """When every call of the store takes long."""
     clock_jumps_s: tuple[tuple[float, str, float], ...] = ()
-    """(when, whose, by how much) a wall clock is set; whose is a replica, "supervisor" or "all"."""
+    """(when, whose, by how much) a wall clock is set; whose is a replica, "supervisor", a host or "all"."""
     lead_epochs_max: int = 6
+    hosts: int = 0
+    """On how many hosts it runs; 0: hosts are not simulated."""
+    hosts_killed_s: tuple[tuple[float, str, float], ...] = ()
+    """(when, which, for how long) a host is down: all its processes die at once, its disk stays."""
+    cut_off_s: tuple[tuple[float, str, float], ...] = ()
+    """(when, which, for how long) a host reaches neither the store nor other hosts; its processes go on."""
+    sinks_beyond: bool = False
+    """Whether a host that is cut off still reaches the sinks."""
     strikes_max: int = 1_000_000
     """Only so many faults strike replicas: shrinking lowers it."""
     spared: tuple[int, ...] = ()
@@ -108,9 +116,8 @@ class Scenario:
     @property
     def troubled_s(self) -> float:
         """When all trouble is over."""
-        return max(
-            [self.faults_s, *(end_s for _, end_s in (*self.disk_full_s, *self.disk_locked_s, *self.store_slow_s))]
-        )
+        ends_s = [end_s for _, end_s in (*self.disk_full_s, *self.disk_locked_s, *self.store_slow_s)]
+        return max([self.faults_s, *ends_s, *(at_s + for_s for at_s, _, for_s in self.hosts_killed_s + self.cut_off_s)])
 
     @property
     def run_settings(self) -> RunSettings:
@@ -162,11 +169,64 @@ def random_scenario(seed: int, replicas: int | None = None) -> Scenario:
     )
 
 
+def random_hosts_scenario(seed: int, hosts: int, replicas: int | None = None) -> Scenario:
+    """A run on several hosts: what :func:`random_scenario` draws, without the troubles of a store that is a file.
+
+    >>> random_hosts_scenario(4711, 3).hosts
+    3
+    """
+    draw = random.Random(f"hosts of {seed}")  # noqa: S311 (a seed is the point)
+    drawn = random_scenario(seed, replicas)
+    faults_s = max(drawn.faults_s, draw.choice((5.0, 8.0, 12.0, 16.0)))
+    names = [f"h{number}" for number in range(1, hosts + 1)]
+    return replace(
+        drawn,
+        hosts=hosts,
+        faults_s=faults_s,
+        hosts_killed_s=_struck(draw, names, faults_s, (0.0, 0.6, 0.3), (0.3, 6.0)),
+        cut_off_s=_struck(draw, names, faults_s, (0.8, 0.4, 0.2), (0.3, 8.0)),
+        sinks_beyond=draw.random() < 0.5,
+        clock_jumps_s=_wrong_clocks(draw, names, faults_s),
+        supervisor_killed_s=_moments(draw, faults_s, 0.4),
+        supervisor_hangs_s=_hangs(draw, faults_s),
+        supervisor_lock=False,
+        # Whoever is out of reach is on a host that is cut off. What no store has that hosts share: a lock, one disk.
+        zombie_chance=0.0,
+        hold_chance=0.0,
+        disk_full_s=(),
+        disk_locked_s=(),
+        power_loss=False,
+    )
+
+
+def _struck(
+    draw: random.Random, hosts: list[str], until_s: float, chances: tuple[float, ...], span_s: Span
+) -> tuple[tuple[float, str, float], ...]:
+    """A host and when and for how long, for each chance that comes true."""
+    return tuple(
+        (round(draw.uniform(1.0, until_s), 3), draw.choice(hosts), round(draw.uniform(*span_s), 3))
+        for chance in chances
+        if draw.random() < chance
+    )
+
+
+def _wrong_clocks(draw: random.Random, hosts: list[str], until_s: float) -> tuple[tuple[float, str, float], ...]:
+    """The clock of a host is minutes off from the beginning, or is set by minutes on the way."""
+    at_s = draw.choice((0.0, round(draw.uniform(0.0, until_s), 3)))
+    return ((at_s, draw.choice(hosts), round(draw.uniform(-300.0, 300.0), 3)),) if draw.random() < 0.5 else ()
+
+
 def _supervisor_hangs(draw: random.Random, until_s: float) -> tuple[Span, ...]:
     """Longer than a lease lasts (10 s), and over before faults stop: only long runs have room for it."""
     if until_s < 15.0 or draw.random() >= 0.4:
         return ()
     return ((round(draw.uniform(1.0, 3.0), 3), round(draw.uniform(10.5, 12.5), 3)),)
+
+
+def _hangs(draw: random.Random, until_s: float) -> tuple[Span, ...]:
+    """For less than a session lasts, or for longer."""
+    span_s = (round(draw.uniform(1.0, until_s), 3), round(draw.uniform(1.0, 5.0), 3))
+    return (span_s,) if draw.random() < 0.3 else ()
 
 
 def _moments(draw: random.Random, until_s: float, chance: float) -> tuple[float, ...]:

@@ -27,7 +27,7 @@ class SimSealer(SealingSteps):
             TIME_STEPS,
             world.settings,
             replica.sealing_failed,
-            world.clock(replica.name),
+            replica.clock,
             lambda: world.timeline.elapsed_s,
         )
         self._replica = replica

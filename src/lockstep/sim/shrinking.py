@@ -25,7 +25,11 @@ _PLANNED = (
     "store_slow_s",
     "clock_jumps_s",
 )
-_PLAIN = ("stages", "spares", "odd_shapes", "slowness", "power_loss", "supervisor_lock", "lead_epochs_max", "boot_s")
+_OF_HOSTS = ("hosts_killed_s", "cut_off_s")
+_PLAIN = (
+    *("stages", "spares", "odd_shapes", "slowness", "power_loss", "supervisor_lock", "lead_epochs_max", "boot_s"),
+    "sinks_beyond",
+)
 
 
 def shrink(failure: Failure, on_smaller: Callable[[Failure], None] = lambda _: None) -> Failure:
@@ -54,9 +58,13 @@ def _smaller(failure: Failure) -> Iterator[Scenario]:
     scenario = failure.scenario
     for replicas in range(1, scenario.replicas):
         yield replace(scenario, replicas=replicas)
-    for name in _PLANNED:
+    for name in (*_PLANNED, *_OF_HOSTS):
         if getattr(scenario, name):
             yield _with(scenario, name, ())
+    for name in _OF_HOSTS:
+        planned = getattr(scenario, name)
+        for left_out in planned if len(planned) > 1 else ():
+            yield _with(scenario, name, tuple(one for one in planned if one != left_out))
     yield from _fewer_strikes(failure)
     for name in _CHANCES:
         if getattr(scenario, name):
@@ -65,16 +73,7 @@ def _smaller(failure: Failure) -> Iterator[Scenario]:
         yield replace(scenario, faults_s=round(scenario.faults_s / 2, 1))
         yield replace(scenario, faults_s=round(scenario.faults_s - 1.0, 1))
     plain = Scenario()
-    for name in (
-        "stages",
-        "spares",
-        "odd_shapes",
-        "slowness",
-        "power_loss",
-        "supervisor_lock",
-        "lead_epochs_max",
-        "boot_s",
-    ):
+    for name in _PLAIN:
         if getattr(scenario, name) != getattr(plain, name):
             yield _with(scenario, name, getattr(plain, name))
 

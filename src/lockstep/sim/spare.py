@@ -12,6 +12,7 @@ from lockstep.sim.replica import SimReplica
 from lockstep.sim.scenario import SPARE
 
 if TYPE_CHECKING:
+    from lockstep.sim.hosts import SimHost
     from lockstep.sim.world import World
 
 BOOT_SPARE, WAIT, BECOME = "boot-spare", "wait", "become"
@@ -22,11 +23,13 @@ _WAIT_S = 0.3
 class SimSpare(SimReplica):
     """A process that acts for nobody until it is told for whom."""
 
-    def __init__(self, world: World, spec: ReplicaSpec, shape: Mapping[str, Any], *, pid: int) -> None:
-        super().__init__(world, replace(spec, replica=SPARE), gently=True, pid=pid)
+    def __init__(self, world: World, spec: ReplicaSpec, shape: Mapping[str, Any], host: SimHost, *, pid: int) -> None:
+        super().__init__(world, replace(spec, replica=SPARE), host, gently=True, pid=pid)
         self.shape = shape
         self.is_ready = False
         self.told: ReplicaSpec | None = None
+        self.given_to: list[str] = []
+        """Which replicas it was told to be, by a coordinator of several hosts."""
 
     @property
     def acts_for_nobody(self) -> bool:

@@ -24,6 +24,7 @@ from lockstep.store.patience import PATIENCE_S, patience, patience_s
 from lockstep.store.protocols import Store
 
 if TYPE_CHECKING:
+    from lockstep.sim.fleet import Fleet
     from lockstep.sim.world import World
 
 
@@ -51,13 +52,20 @@ class SimSupervisor:
         self.stopping = False
         self.term = 0
         """None yet: nobody obeys it before it has taken over."""
+        self.settings = Settings(run=world.settings)
         self.started: list[SimReplica] = []
         """The processes that it started itself."""
         self._strike: tuple[int, Callable[[], None]] | None = None
         self.supervisor: Supervisor | None = None
         """None while it takes over."""
         self._steps: Steps[None] = _no_steps()
-        self._store = cast("Store", StoreAt(world.store, self._before_write, self._before))
+        self._store = self._open_store()
+
+    def _open_store(self) -> Store:
+        return cast("Store", StoreAt(self.world.store, self._before_write, self._before))
+
+    def _new_processes(self) -> SimProcesses | Fleet:
+        return SimProcesses(self)
 
     def start(self) -> None:
         """Take the job over as ``control.run`` does, then supervise it."""
@@ -66,12 +74,13 @@ class SimSupervisor:
         self._go_on(partial(next, self._steps))
 
     def _life(self) -> Steps[None]:
-        timeline, clock = self.world.timeline, self.world.clock("supervisor")
-        settings = Settings(run=self.world.settings)
+        timeline, clock = self.world.timeline, self.world.clock_of(self)
+        settings = self.settings
         template = ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {})
-        self.term = yield from take_over(self._store, self.name, self._end_blocker)
+        is_shared = self.world.scenario.hosts > 0
+        self.term = yield from take_over(self._store, self.name, self._end_blocker, is_shared=is_shared)
         names = replica_names(self.world.scenario.replicas)
-        processes = SimProcesses(self)
+        processes = self._new_processes()
         adopted, waiting = processes.adopted()
         yield from retire(self._store, adopted)
         yield from sweep(self._store, cast("list[SinkSide]", list(self.world.sinks.values())), adopted)

@@ -60,13 +60,14 @@ class SimWork:
 
     def publish(self, wanted: Publication, output: SimOutput) -> Publication:
         """Through the fence of the sink."""
+        self._world.reach_sinks(self._replica)
         if self._world.faults.disk_refuses(self._world.timeline.elapsed_s) == "LS0404":
             raise ConnectError("LS0508", f'the disk of sink "{output.sink}" is full')
         side = self._world.sinks[output.sink]
         visible = len(side.visible)
         held = side.publish(wanted, self._world.timeline.now_us)
         if len(side.visible) > visible:
-            self._world.history.published(side)
+            self._world.published(side)
         elif self._replica.zombie:
             self._replica.tell("publishes second")
         return held

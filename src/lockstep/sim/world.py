@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lockstep.clock import US_PER_S
@@ -13,17 +13,17 @@ from lockstep.errors import StoreError
 from lockstep.observe import promises
 from lockstep.runtime.order import LEASE
 from lockstep.runtime.spec import ReplicaSpec
-from lockstep.sim.checkpoints import Checkpoint
 from lockstep.sim.child_processes import SimAgent
 from lockstep.sim.faults import Faults
 from lockstep.sim.history import History
+from lockstep.sim.hosts import Disk, SimHost
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.sim.pipeline import INSIDE, SINKS, Boundary, SimSink, SimSource, SimStage, stages_of
-from lockstep.sim.process import EXIT_KILLED
+from lockstep.sim.process import EXIT_KILLED, SimProcess
 from lockstep.sim.replica import SimReplica
-from lockstep.sim.scenario import EVERYONE, SPARE, Scenario
+from lockstep.sim.scenario import EVERYONE, Scenario
 from lockstep.sim.spare import SimSpare
-from lockstep.sim.store_access import WriteLock
+from lockstep.sim.store_access import StoreAt, WriteLock
 from lockstep.sim.supervising import SimSupervisor
 from lockstep.sim.timeline import START_US, HostClock, Timeline
 from lockstep.store.protocols import Cut, Entry
@@ -39,7 +39,7 @@ epochs of the slowest replica, which was one behind (0.2 s x 3 each, 1.2 s); the
 twice such an epoch (1.2 s)."""
 SLOW_CALL_S_MAX = 0.2
 """As everything here is about ten times shorter than in production: a store that takes up to two seconds for a call."""
-_LOOK_S = 0.1
+LOOK_S = 0.1
 _SUPERVISOR = "supervisor"
 
 
@@ -54,8 +54,11 @@ class World:
         self.draw = random.Random(seed + 1)  # noqa: S311 (a seed is the point)
         self.faults = Faults(scenario, seed)
         self.timeline = timeline or Timeline()
-        self._clocks = {name: HostClock(self.timeline) for name in (_SUPERVISOR, *replica_names(scenario.replicas))}
-        self.store: Any = store or MemoryStore(self.clock(_SUPERVISOR))
+        self._clocks = {name: HostClock(self.timeline) for name in self._clock_names()}
+        self.home = SimHost("", HostClock(self.timeline))
+        """Where everything is, if hosts are not simulated."""
+        self._make_hosts()
+        self.store: Any = store or self._new_store()
         both = scenario.silence_s
         self.sources: dict[str, SimSource | Boundary] = {
             "clicks": SimSource("clicks", 2, self.timeline, both),
@@ -63,17 +66,12 @@ class World:
         }
         self.stages = stages_of(scenario.stages)
         self.inside = Boundary(INSIDE)
-        self.sinks: dict[str, SimSink] = {name: SimSink(name) for name in SINKS}
+        self.sinks: dict[str, SimSink] = {name: self._new_sink(name) for name in SINKS}
         if scenario.stages > 1:
             self.sources[INSIDE] = self.sinks[INSIDE] = self.inside
         self.history = History(self.timeline, self.sources, self.settings, self.stages, self.content, whole=whole)
-        self.checkpoints: dict[tuple[str, int], Checkpoint] = {}
-        """Of each replica and stage."""
-        self.copies: dict[tuple[str, int], Checkpoint] = {}
-        """What replicas have copied from a peer and not yet put in place of their own checkpoint; a crash leaves it."""
         self.write_lock = WriteLock()
         self.processes: list[SimReplica] = []
-        self.agent = SimAgent()
         self.supervisors: list[SimSupervisor] = []
         self._stops_s = sorted(scenario.stops_s)
         self._next_supervisor_s = 0.0
@@ -88,25 +86,78 @@ class World:
         """From the first start to the last stop. Raises :class:`PromiseBroken` at the first broken promise."""
         try:
             self._look()
-            while not (self._ending and not any(one.alive for one in self.supervisors)):
+            while not self._is_over():
                 self.timeline.next()
                 self.history.check(())
         finally:
             for supervisor in self.supervisors:
                 supervisor.close()
         self.history.check([f"stopping: {one.holder} had to be killed" for one in self._last if one.exit_code()])
+        self._check_leftovers()
+        self.history.check_all(list(self.sinks.values()), settled_s=SETTLED_S, gap_s_max=GAP_S_MAX)
+
+    def _is_over(self) -> bool:
+        return self._ending and not any(one.alive for one in self.supervisors)
+
+    def _check_leftovers(self) -> None:
         left = [one for one in self.processes if isinstance(one, SimSpare) and one.alive and one.acts_for_nobody]
         self.history.check([f"spares: process {one.pid} outlived the job" for one in left])
-        self.history.check_all(list(self.sinks.values()), settled_s=SETTLED_S, gap_s_max=GAP_S_MAX)
 
     @property
     def head(self) -> int:
         """The newest epoch ever sealed."""
         return self.history.head
 
-    def clock(self, host: str) -> HostClock:
+    @property
+    def agent(self) -> SimAgent:
+        """Who has the processes, if hosts are not simulated."""
+        return self.home.agent
+
+    @property
+    def checkpoints(self) -> Disk:
+        """Of each replica and stage, if hosts are not simulated."""
+        return self.home.disk
+
+    # Where hosts are simulated, these have other answers.
+
+    def _clock_names(self) -> Sequence[str]:
+        return (_SUPERVISOR, *replica_names(self.scenario.replicas))
+
+    def _make_hosts(self) -> None:
+        """There is one, and it is there."""
+
+    def _new_sink(self, name: str) -> SimSink:
+        return SimSink(name)
+
+    def published(self, side: SimSink) -> None:
+        """Something became visible in a sink."""
+        self.history.published(side)
+
+    def _new_store(self) -> MemoryStore:
+        return MemoryStore(self._clocks[_SUPERVISOR])
+
+    def clock_of(self, process: SimReplica | SimSupervisor) -> HostClock:
         """The wall clock of a replica's host, or of the supervisor's: spares are there too."""
-        return self._clocks[_SUPERVISOR if host == SPARE else host]
+        return self._clocks.get(process.name, self._clocks[_SUPERVISOR])
+
+    def store_of(self, process: SimReplica) -> StoreAt:
+        """The store as a replica reaches it."""
+        return StoreAt(self.store, process.before_write)
+
+    def when_answering(self, process: SimProcess, go_on: Callable[[], None]) -> None:  # noqa: ARG002
+        """Call back when a process that got no answer from the store can ask again."""
+        self.write_lock.when_free(go_on)
+
+    def no_answer(self, operation: str) -> StoreError:
+        """What a call meets whose patience is at its end."""
+        return StoreError("LS0413", f"{operation}: the store is locked")
+
+    def reach_sinks(self, process: SimProcess) -> None:
+        """Raise if a process cannot reach the sinks now."""
+
+    def disk_of_peer(self, process: SimReplica, peer: str) -> Disk:  # noqa: ARG002
+        """Where the checkpoint of a peer is, as one that wants to be seeded reads it."""
+        return self.home.disk
 
     def live(self) -> list[SimReplica]:
         """The processes that the supervisor counts on."""
@@ -118,16 +169,16 @@ class World:
 
     # What replicas and supervisors ask of the world.
 
-    def spawn(self, spec: ReplicaSpec, *, gently: bool) -> SimReplica:
+    def spawn(self, spec: ReplicaSpec, *, gently: bool, host: SimHost | None = None) -> SimReplica:
         """A supervisor starts a process."""
-        process = SimReplica(self, spec, gently=gently, pid=len(self.processes) + 1)
+        process = SimReplica(self, spec, host or self.home, gently=gently, pid=len(self.processes) + 1)
         process.note("starts" + (" (prefers a peer's snapshot)" if spec.seed == "peer" else ""))
         self.processes.append(process)
         return process
 
-    def spawn_spare(self, spec: ReplicaSpec, shape: Mapping[str, Any]) -> SimSpare:
+    def spawn_spare(self, spec: ReplicaSpec, shape: Mapping[str, Any], host: SimHost | None = None) -> SimSpare:
         """A supervisor orders a spare."""
-        process = SimSpare(self, spec, shape, pid=len(self.processes) + 1)
+        process = SimSpare(self, spec, shape, host or self.home, pid=len(self.processes) + 1)
         process.tell("is ordered")
         self.processes.append(process)
         return process
@@ -174,10 +225,14 @@ class World:
     def may_be_damaged(self, name: str) -> bool:
         """Whether a checkpoint may be lost: not the last ones that can carry the job on."""
         floor = self.store.floor()
-        good = {place for place, one in self.checkpoints.items() if one.sound and one.epoch >= floor}
+        good = self._sound(floor)
         others = [other for other in replica_names(self.scenario.replicas) if other != name]
         stages = range(len(self.stages))
         return floor == 0 or any(all((other, stage) in good for stage in stages) for other in others)
+
+    def _sound(self, floor: int) -> set[tuple[str, int]]:
+        """The checkpoints, by replica and stage, that can carry a replica on."""
+        return {place for place, one in self.checkpoints.items() if one.sound and one.epoch >= floor}
 
     def content(self, stage: SimStage, start: Cut, end: Cut) -> tuple[int, ...]:
         """What a stage reads of the journal inside the job between two cuts."""
@@ -250,11 +305,11 @@ class World:
     # Whoever looks after the job from outside: starts it again, stops it, and finds out whether all is well.
 
     def _look(self) -> None:
-        self.timeline.after(_LOOK_S, self._look)
+        self.timeline.after(LOOK_S, self._look)
         alive = [one for one in self.supervisors if one.alive]
         if self.write_lock.holder is not None and all(one.hangs for one in alive):
             # Two at once: who keeps everybody from writing is stopped, and so is the only one who could end it.
-            self._excuse(self.timeline.elapsed_s - _LOOK_S, self.timeline.elapsed_s + _LOOK_S)
+            self._excuse(self.timeline.elapsed_s - LOOK_S, self.timeline.elapsed_s + LOOK_S)
         if self._ending:
             return
         if not alive:

@@ -46,7 +46,7 @@ def test_the_next_supervisor_adopts_what_it_would_start_and_the_first_one_can_do
     second = agent(tmp_path, term=2)
     assert not second.is_new
     processes = AgentProcesses(second, "job", 2, Settings())
-    found = sorted_out(processes.running(), SPEC.likeness, ["r0", "r1"])
+    found = sorted_out(processes.running(), SPEC.likeness, ["r0", "r1"], {})
     assert [one.handle for one in found.replicas.values()] == ["a"]
     store = open_store(tmp_path, "job")
     end_others(found.others, processes.running, store)

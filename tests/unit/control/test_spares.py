@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from lockstep.agent import spare_processes
+from lockstep.agent.client import AgentSilent
 from lockstep.agent.shares import Demand
 from lockstep.agent.spare_processes import MachineProcesses
 from lockstep.config import Settings
@@ -232,6 +233,22 @@ def test_a_spare_that_has_died_or_does_not_listen_is_passed_over(bench: Bench) -
     bench.pass_time(2)
     kinds = [(kind, text) for _, _, kind, _, text in bench.store.events()]
     assert kinds == [("spare-ended", "pid 2, exit code -9: out of memory")]
+
+
+def test_a_spare_whose_agent_does_not_answer_is_ended_when_it_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silence() -> None:
+        raise AgentSilent("LS0680", "the agent does not answer")
+
+    bench.pass_time(CALM_S + 2)
+    bench.spares[0].listens = False
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.spares[0], "kill", silence)
+        assert bench.start("r0") is bench.cold[0], "the replica is started all the same"
+    assert not bench.spares[0].killed
+    bench.pass_time(2)
+    assert bench.spares[0].killed
 
 
 def test_a_spare_that_hangs_in_its_boot_is_ended_and_another_ordered(bench: Bench) -> None:

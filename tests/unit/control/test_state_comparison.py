@@ -307,4 +307,4 @@ def test_nobody_is_seeded_from_a_party_to_a_disagreement(store: Store) -> None:
         store.report(Progress(name, holder.incarnation, 1, "running", epoch=9, updated_us=NOW_US))
     divergence = _compared(r0="A", r1="B")
     store.add_divergence(divergence)
-    assert [one.replica for one in situation_of(store, "r3", None, False, NOW_US).peers] == ["r2"]
+    assert [one.replica for one in situation_of(store, "r3", None, False).peers] == ["r2"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from lockstep.clock import US_PER_S
 from lockstep.runtime.state.checkpoint import Standing
-from lockstep.runtime.state.recovery import Situation, choose, may_wait, must_replay
-from lockstep.store.protocols import Progress
+from lockstep.runtime.state.recovery import Situation, choose, may_wait, must_replay, situation_of
+from lockstep.sim.memory_store import MemoryStore
+from lockstep.store.protocols import Progress, Store
 from tests.unit.runtime.progress_for_runtime import NOW_US, said
 
 
@@ -88,11 +91,24 @@ def test_an_epoch_is_replayed_only_if_its_view_of_event_time_is_lost_and_still_n
     assert not must_replay(Standing(-1, 6, 7), 7, {}, ["event_time"]), "nothing was committed"
 
 
-def test_whoever_boots_is_waited_for_and_whoever_is_silent_is_not() -> None:
-    assert may_wait([said("r1", -1, state="starting")], "r0", NOW_US)
-    assert not may_wait([said("r1", -1, state="starting", said_ago_s=6)], "r0", NOW_US)
-    assert not may_wait([said("r1", -1, state="starting")], "r1", NOW_US), "that is itself"
-    assert not may_wait([said("r1", 5)], "r0", NOW_US)
+def test_whoever_boots_is_waited_for_and_whoever_was_retired_is_not() -> None:
+    store = cast("Store", MemoryStore(lambda: NOW_US))
+    holder = store.begin("r1", 1)
+    store.report(Progress("r1", holder.incarnation, 1, "starting"))
+    assert may_wait(store, "r0")
+    assert not may_wait(store, "r1"), "that is itself"
+    store.retire("r1")
+    assert not may_wait(store, "r0")
+
+
+@pytest.mark.parametrize("wrong_s", [-300, 300])
+def test_a_peer_whose_clock_is_minutes_off_gives_a_seed_until_it_is_retired(wrong_s: int) -> None:
+    store = cast("Store", MemoryStore(lambda: NOW_US))
+    holder = store.begin("r1", 1)
+    store.report(Progress("r1", holder.incarnation, 1, "running", epoch=9, updated_us=NOW_US + wrong_s * US_PER_S))
+    assert [one.replica for one in situation_of(store, "r0", None, False).peers] == ["r1"]
+    store.retire("r1")
+    assert situation_of(store, "r0", None, False).peers == []
 
 
 def test_after_a_change_of_code_the_own_checkpoint_counts_from_the_first_epoch_on_and_nobody_begins_anew() -> None:

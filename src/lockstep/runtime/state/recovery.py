@@ -12,17 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from lockstep.clock import US_PER_S, Clock, wall_us
 from lockstep.config import RunSettings
 from lockstep.errors import RunError
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
-from lockstep.runtime.decide.pacing import FRESH_S, is_live
 from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state.checkpoint import Found, Plan, Standing
 from lockstep.runtime.state.folders import CheckpointFolders, Snapshots, SnapshotsHere
 from lockstep.runtime.steps import Pause, Step, Steps, run
-from lockstep.store.protocols import BOOTING, Holder, Progress, Store
+from lockstep.store.protocols import BOOTING, COMPUTING, Holder, Progress, Store
 
 FIND, TAKE_BACK, KEEP, COPY, SWAP, TELL = "find", "take back", "keep", "copy", "swap", "tell"
 OWN, SCRATCH = "own", "scratch"
@@ -31,6 +29,15 @@ VERSION = "version"
 VERSION_FROM = "version-from"
 """Facts: the version of the code that runs, and the last epoch of the version before it."""
 _POLL_S = 0.5
+
+
+def state_at(replica: str) -> str:
+    """The fact that says on which host a replica's state is.
+
+    >>> state_at("r0")
+    'state-at-r0'
+    """
+    return f"state-at-{replica}"
 
 
 @dataclass(frozen=True)
@@ -105,8 +112,9 @@ class Recovery:
     time_steps: Sequence[Sequence[str]]
     """The ``event_time`` steps of each stage."""
     prefer_peer: bool
-    clock: Clock = wall_us
     elapsed_s: Callable[[], float] = time.monotonic
+    host: str = ""
+    """Where this start is, if the job lives on several hosts."""
     again: bool = False
     """Whether this start has had a seed before: then its own checkpoint is one that it computes with."""
 
@@ -121,6 +129,9 @@ class Recovery:
             # What it was told to distrust has been set aside by the first seed.
             distrusted = self.prefer_peer and not self.again
             yield from self._replace(choice, taken, keep_old=own is None or distrusted)
+        if self.host:
+            # Not by what it says of itself: a start that found nothing to start from spoke on that host too.
+            yield Step(TELL, partial(self.store.set_fact, state_at(self.holder.replica), self.host))
 
     def _choose(self, own: Sequence[Standing] | None) -> Steps[str]:
         """The choice; if there is none yet but another replica is booting, wait for that one."""
@@ -128,12 +139,12 @@ class Recovery:
         furthest_behind = min(own, key=lambda at: at.epoch) if own is not None else None
         deadline_s = self.elapsed_s() + self.settings.start_timeout_s / 2
         while True:
-            situation = situation_of(self.store, replica, furthest_behind, own is not None, self.clock())
+            situation = situation_of(self.store, replica, furthest_behind, own is not None)
             beyond = self.settings.seed_beyond_epochs
             choice = choose(situation, prefer_peer=self.prefer_peer, seed_beyond_epochs=beyond)
             if choice:
                 return choice
-            if not may_wait(self.store.progress(), replica, self.clock()) or self.elapsed_s() > deadline_s:
+            if not may_wait(self.store, replica) or self.elapsed_s() > deadline_s:
                 raise _impossible(situation)
             yield Pause(_POLL_S)
 
@@ -225,7 +236,9 @@ def prepare(
     checkpoints = CheckpointFolders(spec.folder, len(graph.stages), snapshots, store, holder, plan, version)
     time_steps = [[step.id for step in stage.event_times] for stage in graph.stages]
     prefer_peer = spec.seed == "peer"
-    recovery = Recovery(store, holder, checkpoints, settings, plan, version, time_steps, prefer_peer, again=again)
+    recovery = Recovery(
+        store, holder, checkpoints, settings, plan, version, time_steps, prefer_peer, host=spec.host, again=again
+    )
     run(recovery.steps())
     return checkpoints.folders
 
@@ -267,17 +280,19 @@ def must_replay(at: Standing, head: int, observed: Mapping[str, int | None], tim
     return at.batch >= 0 and at.epoch >= head and any(step not in observed for step in time_steps)
 
 
-def may_wait(progress: Sequence[Progress], replica: str, now_us: int) -> bool:
+def may_wait(store: Store, replica: str) -> bool:
     """Whether another replica is booting: it may have something to start from in a moment."""
-    booting = [one for one in progress if one.replica != replica and one.state in BOOTING]
-    return any(abs(now_us - one.updated_us) < FRESH_S * US_PER_S for one in booting)
+    booting = [one for one in store.progress() if one.replica != replica and one.state in BOOTING]
+    return any(store.is_live(Holder(one.replica, one.incarnation)) for one in booting)
 
 
-def situation_of(store: Store, replica: str, own: Standing | None, sound: bool, now_us: int) -> Situation:
+def situation_of(store: Store, replica: str, own: Standing | None, sound: bool) -> Situation:
     """What the store says when ``replica`` has to choose."""
     open_ones = [one for one in store.divergences() if not one.verdict]
     accused = {who for one in open_ones for who in (one.published_by, str(Holder(one.replica, one.incarnation)))}
-    others = [one for one in store.progress() if one.replica != replica and is_live(one, now_us)]
+    # Not by the age of its word: clocks of hosts differ by minutes, and this one has seen no word before. Whoever ended
+    # was retired.
+    others = [one for one in store.progress() if one.replica != replica and one.state in COMPUTING]
     holders = {one.replica: Holder(one.replica, one.incarnation) for one in others}
     # Nobody is seeded from a party to a disagreement that is not judged yet: it could be the one that is wrong.
     peers = [one for one in others if store.is_live(holders[one.replica]) and str(holders[one.replica]) not in accused]
