@@ -29,6 +29,7 @@ from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.agents import AgentProcesses
 from lockstep.control.compacting import Compactor
 from lockstep.control.job_agent import Found, JobAgent, sorted_out
+from lockstep.control.order import settle_order
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.spares import Shape, Spares
 from lockstep.control.supervisor import Supervisor, replica_names
@@ -122,6 +123,7 @@ def _ready(
     folder = (project / STORE_FOLDER).resolve()
     _follow_plan(store, graph)
     _check_end(store, graph, settings)
+    settle_order(store, graph, settings.run)
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, job_folder(folder, graph.name) / TABLES)
     code_hash = copies.with_code(loaded.code_hash)
