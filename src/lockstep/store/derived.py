@@ -161,6 +161,7 @@ class Telling(threading.Thread):
         self._woken = threading.Event()
         self._ended = False
         self._compared: int | None = None
+        self._trimmed = 0
         self.head: Entry | None = None
         """The newest entry of the shared ledger when it was last asked."""
         self.disagreement: StoreError | None = None
@@ -204,8 +205,15 @@ class Telling(threading.Thread):
                 self._shared.add_observed(entry.epoch - 1, observed)
             self._compare(self._shared.seal(entry, self._holder), entry)
             self._compared = entry.epoch
-        if told % KEPT_EPOCHS == 0:
-            self._ledger.trim(told - KEPT_EPOCHS)
+        self._trim(told)
+
+    def _trim(self, told: int) -> None:
+        """Forget what was told, but for the newest; a replica that is behind still needs what it stands at."""
+        newest = self._ledger.head()
+        floor = min(told, newest.epoch if newest is not None else -1) - KEPT_EPOCHS
+        if floor - self._trimmed >= KEPT_EPOCHS:
+            self._ledger.trim(floor)
+            self._trimmed = floor
 
     def _compare_up_to(self, told: int) -> None:
         first = told + 1 if self._compared is None else self._compared + 1
