@@ -47,12 +47,19 @@ def _epoch() -> Bench:
     return run_epoch
 
 
+def _order() -> Bench:
+    from lockstep.bench.order import run_order
+
+    return run_order
+
+
 BENCHES: dict[str, Callable[[], Bench]] = {
     "failover": _failover,
     "latency": _latency,
     "throughput": _throughput,
     "store": _store,
     "epoch": _epoch,
+    "order": _order,
 }
 """Name -> how to get it. Imported when it is run: three of them import Spark."""
 

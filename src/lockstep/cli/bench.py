@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lockstep.bench.benches import Bench
 
 app = typer.Typer(
-    help="Measure failover, latency, throughput, epoch and store here. Exit code 1: a target was missed.",
+    help="Measure failover, latency, throughput, epoch, store and order here. Exit code 1: a target was missed.",
     no_args_is_help=True,
 )
 
@@ -44,7 +44,11 @@ _COMMANDS = {
         "The warm stateful epoch and the restart of a replica, split into their parts (about 6 minutes).",
         "epoch --quick",
     ),
-    "all": ("All of the above, one after the other.", "all --save"),
+    "all": ("All of the above and failover, one after the other.", "all --save"),
+    "order": (
+        "Epochs agreed on beside epochs derived from Kafka, with kills; needs Kafka and ZooKeeper (about 25 minutes).",
+        "order --quick",
+    ),
 }
 _ALL = ["store", "epoch", "latency", "throughput", "failover"]
 
