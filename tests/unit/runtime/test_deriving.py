@@ -121,3 +121,15 @@ def test_an_order_is_found_again_in_the_store() -> None:
     assert (order.start_ms, order.interval_ms) == (5_000, 10)
     assert order.partition_records_max == 500_000
     assert DerivedOrder.from_text(order.to_text()) == order
+
+
+def test_falling_behind_is_told_once_each_time(store: Store) -> None:
+    topics = {"clicks": Topic(), "views": Topic()}
+    sealer = sealer_of(store, topics)
+    sealer.put(proposed(sealer, 0))
+    for late_s in (1, 11, 14, 6, 12, 2, 13):
+        for one in topics.values():
+            one.clock_ms = ORDER.bound_ms(1) + 1000 * late_s
+        assert sealer.look(1) == Wait(0.005, "heartbeat")
+    told = [text for _, _, kind, _, text in store.events() if kind == "order-behind"]
+    assert [text.split(";")[0] for text in told] == ["epoch 1 comes 11 s late", "epoch 1 comes 13 s late"]

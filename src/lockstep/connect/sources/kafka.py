@@ -137,7 +137,8 @@ class KafkaSide:
         """The records of one piece with their offsets, without those that are bad: these become dead letters."""
         letters: list[Letter] = []
         for found in _readers.get(self._spec).batches(int(piece.partition), piece.start, piece.end):
-            messages = [one for one in found if not is_heartbeat(one)]
+            # Asked here first: a call for each record would be felt.
+            messages = [one for one in found if one.value() is not None or not is_heartbeat(one)]
             if messages:
                 # In one piece: Spark pays for each batch.
                 yield from self._table(messages, piece, letters).combine_chunks().to_batches()

@@ -21,6 +21,8 @@ from lockstep.store.protocols import Holder, Store
 
 POLL_S = 0.005
 """How often is asked whether all partitions have reached a bound that has passed."""
+BEHIND_S = 10.0
+"""Epochs that come so long after their bounds are told of: a pause, or an interval that is too short."""
 LOOK_S = 1.0
 """At most, until a bound is looked at again: a clock may be set."""
 
@@ -41,6 +43,7 @@ class DerivingSealer(Sealer):
         super().__init__(store, holder, {}, time_steps, settings, on_failure)
         self._order = order
         self._topics = topics
+        self._is_behind = False
 
     def look(self, epoch: int) -> Proposal | Wait | None:
         """The entry of ``epoch``, or when to look again: until all partitions have reached its bound."""
@@ -53,6 +56,7 @@ class DerivingSealer(Sealer):
         early_s = max(topic.due_s(bound_ms) for topic in self._topics.values())
         if early_s > 0:
             return Wait(min(early_s, LOOK_S), "interval")
+        self._tell_if_behind(epoch, -early_s)
         most = self._order.partition_records_max
         # All are asked before one is waited for: each may need heartbeats.
         asked = {name: topic.advance(previous.cut[name], bound_ms, most) for name, topic in self._topics.items()}
@@ -60,6 +64,13 @@ class DerivingSealer(Sealer):
         if len(found) < len(asked):
             return Wait(POLL_S, "heartbeat")
         return self._proposal(epoch, previous, found, epoch_time_us=bound_ms * 1000)
+
+    def _tell_if_behind(self, epoch: int, late_s: float) -> None:
+        """Once for each time that it falls behind."""
+        if late_s > BEHIND_S and not self._is_behind:
+            text = f"epoch {epoch} comes {late_s:.0f} s late; if it stays so, epochs take longer than epoch_interval_s"
+            self._store.add_event("order-behind", text, self._holder.replica)
+        self._is_behind = late_s > BEHIND_S or (self._is_behind and late_s > BEHIND_S / 2)
 
     def run(self) -> None:
         """Derive until stopped."""
