@@ -18,8 +18,8 @@ import pytest
 from lockstep import services
 from lockstep.bench.running import JobRun, Run
 from lockstep.connect.reading import read
-from lockstep.runtime.decide.deriving import DerivedOrder
-from lockstep.store.derived import LEDGER_FILE, ORDER, open_ledger, what_counts
+from lockstep.runtime.deriving import order_of
+from lockstep.store.derived import LEDGER_FILE, open_ledger, what_counts
 from tests.cluster.broker import Broker
 from tests.cluster.test_kafka_order import STAMPED, plain_cut
 
@@ -118,7 +118,8 @@ def wait_for_all(run: JobRun, clicks: Clicks) -> None:
 
 def check_ledgers(run: JobRun, broker: Broker, topic: str) -> None:
     """What every replica derived is what stands in the log, and what the shared ledger was told."""
-    order = DerivedOrder.from_text(run.store.fact(ORDER) or "")
+    order = order_of(run.store)
+    assert order is not None
     log = broker.messages(topic)
     head = run.store.head()
     assert head is not None

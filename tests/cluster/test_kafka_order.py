@@ -108,6 +108,25 @@ def test_an_epoch_of_heartbeats_has_no_records(
     assert (later.records, later.ingested_oldest_us) == (0, None)
 
 
+@pytest.mark.parametrize("ahead_s", [-3, 0, 3])
+def test_bounds_are_looked_at_by_the_brokers_clock(broker: Broker, topic: Callable[..., str], ahead_s: int) -> None:
+    """The clock here is behind or ahead of the broker's, and is read late: records come all the time meanwhile."""
+    name = topic(1, **STAMPED)
+    spec = spec_of(broker, name)
+    one = TopicOrder(spec, topic_start(spec), grace_s=0.01, clock=lambda: wall_us() + ahead_s * 1_000_000)
+    at: Positions = {"0": 0}
+    late_s: list[float] = []
+    for _ in range(6):
+        broker.send(name, ["{}"] * 3)
+        bound_ms = wall_us() // 1000 + INTERVAL_MS
+        while (early_s := one.due_s(bound_ms)) > 0:
+            time.sleep(min(early_s, 1.0))
+        late_s.append(wall_us() / 1e6 - bound_ms / 1000)
+        at = derived(one, at, bound_ms).positions
+    one.close()
+    assert all(abs(late) < 0.1 for late in late_s[1:]), late_s
+
+
 def test_readers_skip_heartbeats(broker: Broker, topic: Callable[..., str], place: Place) -> None:
     name = topic(1, **STAMPED)
     broker.send(name, ['{"n": 1}'])

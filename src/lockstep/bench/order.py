@@ -35,6 +35,9 @@ INTERVAL_S = 0.3
 BEFORE_S = 15.0
 AFTER_S = 15.0
 BACK_TIMEOUT_S = 180.0
+CAUGHT_UP_EPOCHS = 10
+CAUGHT_UP_S = 2.0
+CAUGHT_UP_TIMEOUT_S = 180.0
 DRAIN_TIMEOUT_S = 90.0
 JOB = "bench-order"
 JOB_TEXT = f"""\
@@ -133,6 +136,8 @@ class _Ordered:
         started_s = self._run.wait_running()
         self._say(f"running after {started_s:.0f} s; warming up for {self._plan.warm_up_s:.0f} s")
         self._watch(self._plan.warm_up_s)
+        caught_up_s = self._run.wait_until(self._is_caught_up, CAUGHT_UP_TIMEOUT_S, "catching up with the start")
+        self._say(f"caught up after {caught_up_s:.0f} s more")
         begun_us, job_s, servers_s = wall_us(), self._run.usage().cpu_s, self._servers_cpu_s()
         self._watch(self._plan.steady_s)
         took_s = (wall_us() - begun_us) / US_PER_S
@@ -188,6 +193,13 @@ class _Ordered:
 
     def _seen(self) -> list[SeenEpoch]:
         return read_seen_epochs(self._run.folder / "seen.log")
+
+    def _is_caught_up(self) -> bool:
+        """Whether records are seen soon after they came; what came during the start was computed by then."""
+        reader = Reader(self._run.folder / SINK_FOLDER)
+        newest = [(at_us, reader.publication(epoch)) for epoch, at_us in self._seen()[-CAUGHT_UP_EPOCHS:]]
+        oldest_us = [(at_us, one.ingested_oldest_us) for at_us, one in newest if one is not None]
+        return bool(oldest_us) and all(at - (came or at) < CAUGHT_UP_S * US_PER_S for at, came in oldest_us)
 
     def _is_back(self, replica: str, old_pid: int) -> bool:
         said = self._run.progress(replica)

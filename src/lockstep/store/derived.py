@@ -34,7 +34,9 @@ CALL_S = 3.0
 KEPT_EPOCHS = 200
 """Entries that stay here although the shared store has them."""
 ORDER = "order"
-"""The fact that says from when on and at which interval epochs are derived."""
+"""The fact that says at which interval and from which topics epochs are derived."""
+ORDER_START = "order-start"
+"""The fact that says from when on."""
 
 
 class LocalLedger(SqliteStore):

@@ -92,6 +92,7 @@ class TopicOrder:
         None while some partition has no record that reaches the bound: until then more may come before it.
         """
         watch = self._opened()
+        self._heartbeats.listen()
         partitions = [int(name) for name in since]
         reached = watch.offsets(partitions, bound_ms)
         missing = [name for name, offset in reached.items() if offset < 0]
@@ -137,6 +138,7 @@ class TopicOrder:
             if len(partitions) != len(self._start.positions):
                 raise _more_partitions(self._spec, len(self._start.positions), len(partitions))
             self._checked_s = now_s
+            self._heartbeats.compare_clocks(next(iter(self._start.positions)))
         return self._watch
 
 

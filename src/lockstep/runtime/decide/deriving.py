@@ -23,6 +23,7 @@ class DerivedOrder:
     """
 
     start_ms: int
+    """When the order was settled, and from the first replica on that is ready: when that was."""
     interval_ms: int
     partition_records_max: int
     """So many records of a partition are in an epoch at most: a backlog does not come in one."""
