@@ -274,8 +274,8 @@ def _report(outcomes: Sequence[Outcome], *, quick: bool) -> Report:
         ],
         notes=[
             "p50 and p99 are of records: from the broker's stamp until a separate process saw their epoch",
-            "job cores are those of supervisor and replicas, without a spare; cpu of one is against one replica, agreed",
-            "warm s is how long replicas ran before: a JVM gets cheaper for minutes, so compare cores at like times only",
+            "job cores are supervisor and replicas, without a spare; cpu of one is against one replica, agreed",
+            "warm s is how long replicas had run: a JVM gets cheaper for minutes, so compare cores at like times only",
             "the paper's figures are Flink's on 37 servers, from its code and stored results; they are no target here",
         ],
     )
