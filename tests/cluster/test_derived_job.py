@@ -27,7 +27,7 @@ JOB = """
 import lockstep as ls
 from lockstep import F
 
-job = ls.Job("clicks", order="derived", epoch_interval="300 ms")
+job = ls.Job("clicks", order="derived", epoch_interval="1 second")
 clicks = job.source("clicks", ls.kafka("TOPIC", servers="SERVERS", schema="user string, n bigint, at timestamp"))
 clicks.select("n").to(ls.files("out"), name="all")
 (clicks.event_time("at", out_of_order="1 second", idle_after="2 seconds")
@@ -37,6 +37,7 @@ clicks.select("n").to(ls.files("out"), name="all")
 BEGIN_MS = 1_700_000_000_000
 STEP_MS = 7
 PARTITIONS = 3
+# An epoch of a second: bounds are not stretched, so on a machine that many use a short one would not be kept.
 AWAY_S = 15.0
 SETTINGS = {"heartbeat_interval_s": "0.5"}
 
@@ -136,7 +137,7 @@ def check_ledgers(run: JobRun, broker: Broker, topic: str) -> None:
             if entry.epoch in told:
                 assert what_counts(entry) == what_counts(told[entry.epoch])
                 compared += 1
-    assert compared > 50
+    assert compared > 40
 
 
 def newest_published(run: JobRun) -> int:
@@ -195,7 +196,7 @@ def test_a_locked_store_and_a_crash_of_everything_are_not_seen_in_the_output(
     run.wait_until(lambda: len(numbers(run)) > 100, 60, "the first clicks")
     other = sqlite3.connect(run.store_folder / "jobs" / "clicks" / "ledger.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    wait_for_epochs(run, 15, "while the store is locked")
+    wait_for_epochs(run, 10, "while the store is locked")
     other.execute("ROLLBACK")
     other.close()
     run.wait_until(run.all_run, 60, "both replicas to be seen again")
