@@ -35,8 +35,15 @@ class RunSettings(_Strict):
 
     replicas: int = Field(default=2, ge=1, le=16)
     """How many replicas compute every epoch."""
+    order: Literal["agreed", "derived"] = "agreed"
+    """How replicas come to the same epochs: whoever is ready first seals one in the store (`agreed`), or each derives
+    them from the stamps of Kafka's brokers (`derived`), and no epoch waits for the store. Fixed by a job's first start.
+    """
     epoch_interval_s: Seconds = 0.1
-    """Shortest time between two seals; pacing stretches it to 1.3 times the slowest replica's epoch."""
+    """Shortest time between two seals; pacing stretches it to 1.3 times the slowest replica's epoch.
+
+    With `order = "derived"` the time between two epochs' bounds, as it was at the job's first start; never stretched.
+    """
     heartbeat_interval_s: Seconds = 1.0
     """Longest time between two seals, data or not: event time and idleness need epochs to move on."""
     until_done: bool = False

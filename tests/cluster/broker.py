@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._metadata import TopicMetadata
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from lockstep.services import Node
@@ -48,6 +50,14 @@ class Broker:
         for asked in self.admin.create_partitions([NewPartitions(topic, total)]).values():
             asked.result(WAIT_S)
         self._wait_for(topic, total)
+
+    def set_config(self, topic: str, config: dict[str, str]) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+        ]
+        place = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        for asked in self.admin.incremental_alter_configs([place]).values():
+            asked.result(WAIT_S)
 
     def trim(self, topic: str, partition: int, offset: int) -> None:
         for asked in self.admin.delete_records([TopicPartition(topic, partition, offset)]).values():
@@ -99,6 +109,10 @@ class Broker:
 
     def committed(self, topic: str) -> list[Any]:
         """The JSON values that a reader of committed records sees, partition by partition."""
+        return [json.loads(one.value() or b"null") for one in self.messages(topic)]
+
+    def messages(self, topic: str) -> list[Message]:
+        """What a reader of committed records sees, partition by partition."""
         self.settle(topic)
         consumer = Consumer(
             {
@@ -111,7 +125,7 @@ class Broker:
             }
         )
         partitions = sorted(consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions)
-        found: dict[int, list[Any]] = {partition: [] for partition in partitions}
+        found: dict[int, list[Message]] = {partition: [] for partition in partitions}
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         ended: set[int] = set()
         deadline_s = time.monotonic() + WAIT_S
@@ -121,8 +135,8 @@ class Broker:
                 error, partition = message.error(), message.partition()
                 assert partition is not None
                 if error is None:
-                    found[partition].append(json.loads(message.value() or b"null"))
+                    found[partition].append(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     ended.add(partition)
         consumer.close()
-        return [value for partition in partitions for value in found[partition]]
+        return [message for partition in partitions for message in found[partition]]

@@ -53,6 +53,12 @@ def _hosts() -> Bench:
     return run_hosts
 
 
+def _order() -> Bench:
+    from lockstep.bench.order import run_order
+
+    return run_order
+
+
 BENCHES: dict[str, Callable[[], Bench]] = {
     "failover": _failover,
     "latency": _latency,
@@ -60,6 +66,7 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "store": _store,
     "epoch": _epoch,
     "hosts": _hosts,
+    "order": _order,
 }
 """Name -> how to get it. Imported when it is run: three of them import Spark."""
 

@@ -6,12 +6,18 @@ from pathlib import Path
 
 from lockstep.control.children import Child, killed, running
 
-__all__ = ["Child", "journal_feeder", "killed", "observer", "running", "socket_feeder"]
+__all__ = ["Child", "journal_feeder", "kafka_feeder", "killed", "observer", "running", "socket_feeder"]
 
 
 def journal_feeder(folder: Path, store: Path, rate: float) -> Child:
     """A feeder into the journal; it notes what it sent in ``folder/sent.log``."""
     arguments = ["--rate", str(rate), "--log", str(folder / "sent.log"), "--journal", str(store)]
+    return Child("the feeder", ["-m", "lockstep.bench.feeder", *arguments], folder / "feeder.log", folder)
+
+
+def kafka_feeder(folder: Path, servers: str, topic: str, partitions: int, rate: float) -> Child:
+    """A feeder into a topic; it notes what was acknowledged in ``folder/sent.log``."""
+    arguments = ["--rate", str(rate), "--log", str(folder / "sent.log"), "--kafka", servers, topic, str(partitions)]
     return Child("the feeder", ["-m", "lockstep.bench.feeder", *arguments], folder / "feeder.log", folder)
 
 

@@ -16,6 +16,8 @@ from lockstep.store.arrow import arrow_schema
 
 JOURNAL = "events"
 SCHEMA = "seq bigint, customer string, at timestamp"
+KAFKA_SCHEMA = "seq bigint, customer string, at_us bigint"
+"""What :func:`json_lines` writes."""
 CUSTOMERS = 250
 ARROW_SCHEMA = arrow_schema(parse_schema(SCHEMA))
 _NAMES = np.array([f"customer-{number:03d}" for number in range(CUSTOMERS)])

@@ -1,8 +1,8 @@
 """The feeder: a process of its own that sends events at a steady rate and notes what was acknowledged.
 
-``python -m lockstep.bench.feeder --rate 1000 --log FILE (--journal STORE | --socket)``. Everything that is due is sent
-every 10 ms, so that a slow disk delays events but never lowers the rate. It ends on SIGTERM, after the append under
-way, or when the process that started it is gone.
+``python -m lockstep.bench.feeder --rate 1000 --log FILE (--journal STORE | --socket | --kafka SERVERS TOPIC N)``.
+Everything that is due is sent every 10 ms, so that a slow disk delays events but never lowers the rate. It ends on
+SIGTERM, after the append under way, or when the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from __future__ import annotations
 import argparse
 import socket
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 from lockstep.bench.events import JOURNAL, SCHEMA, Sent, batch, json_lines
 from lockstep.bench.stopping import Stop
 from lockstep.clock import US_PER_S, Clock, wall_us
+from lockstep.connect.kafka.client import library
 from lockstep.plan.schema import parse_schema
 from lockstep.store.journal import open_journal
 
 TICK_S = 0.01
 EVENTS_PER_SEND_MAX = 10_000
 """After a stall the backlog goes out in pieces of bounded size."""
+FLUSH_S = 30.0
 
 
 def feed(
@@ -54,6 +57,21 @@ def _append(append: Callable[..., object], one: Sent) -> None:
     append(batch(one), 0)
 
 
+def _to_kafka(servers: str, topic: str, partitions: int, note: Callable[[Sent], None], rate: float, stop: Stop) -> None:
+    """What is sent at once goes into one partition, the next into the next one."""
+    producer = library().Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 1, "log_level": 2})
+    turns = cycle(range(partitions))
+
+    def send(one: Sent) -> None:
+        partition = next(turns)
+        for line in json_lines(one).splitlines():
+            producer.produce(topic, line, partition=partition)
+        if producer.flush(FLUSH_S):
+            raise TimeoutError(f"records of {topic} were not acknowledged within {FLUSH_S:g} s")
+
+    feed(send, note, rate, stop)
+
+
 def _to_socket(note: Callable[[Sent], None], rate: float, stop: Stop) -> None:
     """Serve one reader, as Spark's socket source wants it; the port is the first line on standard output."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -84,6 +102,7 @@ def main() -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--journal", type=Path)
     where.add_argument("--socket", action="store_true")
+    where.add_argument("--kafka", nargs=3, metavar=("SERVERS", "TOPIC", "PARTITIONS"))
     options = parser.parse_args()
     stop = Stop().on_signals()
     with options.log.open("a", encoding="utf-8", buffering=1) as log:
@@ -93,6 +112,9 @@ def main() -> None:
 
         if options.socket:
             _to_socket(note, options.rate, stop)
+        elif options.kafka:
+            servers, topic, partitions = options.kafka
+            _to_kafka(servers, topic, int(partitions), note, options.rate, stop)
         else:
             _to_journal(options.journal, note, options.rate, stop)
 

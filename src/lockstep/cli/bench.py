@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lockstep.bench.benches import Bench
 
 app = typer.Typer(
-    help="Measure failover, latency, throughput, epoch, store and hosts here. Exit code 1: a target was missed.",
+    help="Measure failover, latency, throughput, epoch, store, hosts and order here. Exit code 1: a target was missed.",
     no_args_is_help=True,
 )
 
@@ -49,7 +49,11 @@ _COMMANDS = {
         "(about 7 minutes; real Kafka and ZooKeeper).",
         "hosts --quick",
     ),
-    "all": ("All but hosts, one after the other.", "all --save"),
+    "order": (
+        "Epochs agreed on beside epochs derived from Kafka, with kills; needs Kafka and ZooKeeper (about 25 minutes).",
+        "order --quick",
+    ),
+    "all": ("All but hosts and order, one after the other.", "all --save"),
 }
 _ALL = ["store", "epoch", "latency", "throughput", "failover"]
 

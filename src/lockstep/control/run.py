@@ -27,6 +27,7 @@ from lockstep.control.compacting import Compactor
 from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned
 from lockstep.control.host_directory import HostDirectory, announced_hosts
 from lockstep.control.job_agent import JobAgent
+from lockstep.control.order import settle_order
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.shared_places import check_places, probe_places
 from lockstep.control.spares import Shape, Spares
@@ -114,6 +115,7 @@ def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, ho
     """Say what is to run, once it may: code and tables are copied, so that nobody's edits change a running job."""
     follow_plan(store, graph)
     check_end(store, graph, settings)
+    settle_order(store, graph, settings.run)
     folder = job_folder(home, graph.name)
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, folder / TABLES)

@@ -147,7 +147,7 @@ class Supervisor:
                 # A call that waits longer would keep this process from ending whoever is in the way.
                 yield Step(LOOK, partial(self._despite_trouble, self._tick), patience_s)
                 yield Step(TEND, self._tend_reserve, patience_s)
-                yield Step(TELL, on_tick, patience_s)
+                yield Step(TELL, partial(_shown, on_tick), patience_s)
                 yield Pause(TICK_S)
             yield from self._drain(on_tick)
         except RunError as error:
@@ -486,7 +486,7 @@ class Supervisor:
             if self._around.elapsed_s() > began_s + run.lag_timeout_s:
                 yield Step(LOOK, partial(self._despite_trouble, self._end_booting), run.lag_timeout_s)
             yield Step(LOOK, partial(self._despite_trouble, self._renew), self._settings.run.lag_timeout_s)
-            yield Step(TELL, on_tick, self._settings.run.lag_timeout_s)
+            yield Step(TELL, partial(_shown, on_tick), self._settings.run.lag_timeout_s)
             yield Pause(TICK_S)
 
     def _end_booting(self) -> None:
@@ -547,3 +547,12 @@ def _note_lag(slot: Slot, said: Progress | None, head: int, now: int, lead: int)
         slot.behind_since_us = None
     elif slot.behind_since_us is None:
         slot.behind_since_us, slot.behind_then_epochs = now, lag
+
+
+def _shown(on_tick: Callable[[], None]) -> None:
+    """Show the job, if the store answers: that people see nothing for a while is no reason to end it."""
+    try:
+        on_tick()
+    except StoreError as error:
+        if error.code not in _PASSING:
+            raise

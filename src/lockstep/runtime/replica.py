@@ -41,6 +41,7 @@ from lockstep.plan.steps import Aggregate, Source, Step
 from lockstep.runtime.decide.marks import TimeStep, time_steps
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.decide.seeding import SEEDS_MAX, is_new_seed_cheaper
+from lockstep.runtime.deriving import Deriving, deriving
 from lockstep.runtime.endings import exit_code, is_job_error
 from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.epoch.drain_flag import clear
@@ -71,6 +72,7 @@ from lockstep.runtime.state.folder_lock import locked
 from lockstep.runtime.state.recovery import prepare
 from lockstep.runtime.state.state_reports import StateReports
 from lockstep.store.dead_letters import DeadLetterWriter
+from lockstep.store.derived import LEDGER_FILE
 from lockstep.store.opening import open_store
 from lockstep.store.protocols import Holder, Store
 
@@ -104,9 +106,12 @@ class Replica:
         holder: Holder,
         phases: Phases | None = None,
         ready: Ready | None = None,
+        deriving: Deriving | None = None,
     ) -> None:
         self.spec = spec
-        self.store = store
+        self.store = store if deriving is None else deriving.store
+        self._deriving = deriving
+        """None for a job whose epochs are agreed on."""
         self.holder = holder
         self.settings: Settings = spec.parsed_settings()
         self.drain = threading.Event()
@@ -115,7 +120,7 @@ class Replica:
         self.drain_flag = spec.folder / "drain" if ready is None else ready.drain_flag
         self.gate = spec.folder / "gate" if ready is None else ready.gate
         lead = self.settings.run.lead_epochs_max
-        self.reporter = Reporter(store, holder, self.retired.set, lead, host=spec.host, process=spec.process)
+        self.reporter = Reporter(self.store, holder, self.retired.set, lead, host=spec.host, process=spec.process)
         self.runners: list[EpochRunner] = []
         self.stage_progress: StageProgress | None = None
         self.sealer: Sealer | None = None
@@ -237,9 +242,12 @@ class Replica:
         stages, self.steps = ready.stages, graph.steps
         sides = [self._open_sinks(stage) for stage in stages]
         sources = self._sources(graph, stages)
-        self.sealer = self._new_sealer(sources, time_steps(graph))
         at = {stage.stage.number: _epoch_of(folder) for stage, folder in zip(stages, checkpoints, strict=True)}
         run = self.settings.run
+        if self._deriving is None:
+            self.sealer = self._new_sealer(sources, time_steps(graph))
+        else:
+            self.sealer = self._deriving.sealer(graph, min(at.values()), run, self._sealing_failed)
         self.stage_progress = StageProgress(self.store, self.holder, at, run, self.sealer, self._epoch_done)
         session = stages[0].frame.sparkSession
         self.reporter.activity = lambda: spark_activity(session)
@@ -357,7 +365,9 @@ class Replica:
         """An epoch is sealed before it is published: a sink beyond the ledger belongs to another history."""
         last, head = side.last_published(), self.store.head()
         head_epoch = head.epoch if head else -1
-        if last is not None and last > head_epoch:
+        # Whoever derives is not told at once what the others have derived, and published.
+        newest = head_epoch if self._deriving is None else max(head_epoch, self._deriving.newest_due())
+        if last is not None and last > newest:
             raise RunError(
                 "LS0613",
                 f'sink "{sink}" holds epoch {last}, but the ledger ends at {head_epoch}',
@@ -481,6 +491,7 @@ def source_frames(
     warm_up_epochs: int = 0,
 ) -> Any:
     """How the compiler gets the DataFrame of a source."""
+    derives = spec.parsed_settings().run.order == "derived"
 
     def frame(step: Source, hidden: Hidden, stage: int) -> DataFrame:
         ddl = step.spec.schema.ddl()
@@ -498,6 +509,7 @@ def source_frames(
             gate=str(gate) if gate is not None else "",
             stage=stage,
             warm_up_epochs=warm_up_epochs,
+            ledger=str(drain_flag.parent / LEDGER_FILE) if derives and not warm_up_epochs else "",
         )
         schema = ddl_with_hidden(ddl, hidden.columns)
         return session.readStream.format(FORMAT).schema(schema).option("lockstep", options.to_json()).load()
@@ -543,9 +555,13 @@ def run_replica(spec: ReplicaSpec, orders: Orders, phases: Phases, ready: Ready 
         os._exit(EXIT_DRAINED)
     store = open_store(spec.store, spec.job)
     holder = store.begin(spec.replica, os.getpid())
-    replica = Replica(spec, store, holder, phases, ready)
+    flags = spec.folder if ready is None else ready.drain_flag.parent
+    derives = deriving(spec, store, holder, flags)
+    replica = Replica(spec, store, holder, phases, ready, derives)
     replica.drain = orders.drain
     code = _guarded(replica, store)
+    if derives is not None:
+        derives.derived.close()
     lock.close()
     sys.stdout.flush()
     # No interpreter shutdown: it would wait for threads that wait for Spark. The JVM ends with our end of its pipe.

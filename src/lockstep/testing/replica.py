@@ -55,7 +55,7 @@ class SealerByHand(Sealer):
         advances = self._advances(previous, epoch_time_us)
         has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
         ended = self._ending(previous, advances, has_data=has_data) if ending else 0
-        self.put(self._proposal(epoch, previous, advances, ended))
+        self.put(self._proposal(epoch, previous, advances, ended, epoch_time_us=self._epoch_time_us(previous)))
         entry = self._store.entry(epoch)
         assert entry is not None
         return entry

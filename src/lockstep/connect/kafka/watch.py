@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lockstep.connect.kafka.client import client_settings, consumer_settings, explained, kafka_trouble, library
+from lockstep.connect.kafka.client import away, client_settings, consumer_settings, explained, kafka_trouble, library
+from lockstep.connect.kafka.heartbeats import is_heartbeat
 from lockstep.connect.kafka.specs import KafkaSource
+from lockstep.errors import ConnectError
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, Message
     from confluent_kafka.admin import AdminClient
 
 CALL_S = 3.0
@@ -20,7 +22,8 @@ LOOK_S = 1.0
 """How often partitions, the topic's id and the oldest records are asked for: all change rarely."""
 PEEK_S = 0.3
 """How long is waited for the times of records. They are for people: without them the epoch has none."""
-_BEGIN, _END = -2, -1
+BEGIN, END = -2, -1
+"""In the place of a time: a partition's oldest record, and the end of its committed ones."""
 
 
 @dataclass
@@ -47,15 +50,13 @@ class TopicWatch:
         """The topic now. The ends are asked for each time, what changes rarely once a second."""
         now_s = time.monotonic()
         if self._topic is None or now_s - self._looked_s >= LOOK_S:
-            topic_id, partitions = self._described()
-            with kafka_trouble(self._spec):
-                if self._topic is None or len(partitions) != len(self._topic.begins):
-                    # The consumer learns of new partitions only now and then by itself.
+            topic_id, partitions = self.described()
+            if self._topic is None or len(partitions) != len(self._topic.begins):
+                # The consumer learns of new partitions only now and then by itself.
+                with kafka_trouble(self._spec):
                     self._consumer.list_topics(self._spec.topic, timeout=CALL_S)
-                begins = self._offsets(partitions, _BEGIN)
-            self._topic, self._looked_s = Topic(topic_id, begins), now_s
-        with kafka_trouble(self._spec):
-            self._topic.ends = self._offsets([int(name) for name in self._topic.begins], _END)
+            self._topic, self._looked_s = Topic(topic_id, self.offsets(partitions, BEGIN)), now_s
+        self._topic.ends = self.offsets([int(name) for name in self._topic.begins], END)
         return self._topic
 
     def times(self, offsets: Mapping[str, int]) -> dict[str, int]:
@@ -75,17 +76,53 @@ class TopicWatch:
         self._consumer.unassign()
         return found
 
+    def first_records(self, ranges: Mapping[str, tuple[int, int]]) -> dict[str, tuple[str, int]]:
+        """By partition, who stamped the first record of each range, and when in ms; heartbeats are no records.
+
+        A partition whose range has no record is left out: none was committed there. LS0521 if that cannot be found out.
+        """
+        kafka = library()
+        if not ranges:
+            return {}
+        self._consumer.assign([kafka.TopicPartition(self._spec.topic, int(p), at) for p, (at, _) in ranges.items()])
+        found: dict[str, tuple[str, int]] = {}
+        waiting = {name: end for name, (_, end) in ranges.items()}
+        deadline_s = time.monotonic() + CALL_S
+        while waiting and time.monotonic() < deadline_s:
+            message = self._consumer.poll(0.05)
+            name = str(message.partition()) if message is not None else ""
+            if message is None or name not in waiting or not _tells(message):
+                continue
+            offset = message.offset() or 0
+            if message.error() is None and offset < waiting[name] and not is_heartbeat(message):
+                kind, stamp_ms = message.timestamp()
+                found[name] = (_STAMPED_BY.get(kind, "nobody"), int(stamp_ms))
+                del waiting[name]
+            elif offset + (message.error() is None) >= waiting[name]:
+                del waiting[name]
+        self._consumer.unassign()
+        if waiting:
+            raise away(self._spec, f"the records of partitions {', '.join(waiting)} did not come")
+        return found
+
     def is_compacted(self) -> bool:
         """Whether the topic loses records of keys that have newer ones; False if it may not be asked."""
+        try:
+            return "compact" in self.config("cleanup.policy")["cleanup.policy"]
+        except ConnectError:
+            return False
+
+    def config(self, *names: str) -> dict[str, str]:
+        """These settings of the topic."""
         from confluent_kafka.admin._config import ConfigResource
         from confluent_kafka.admin._resource import ResourceType
 
         place = ConfigResource(ResourceType.TOPIC, self._spec.topic)
         try:
             found = self._opened().describe_configs([place], request_timeout=CALL_S)[place].result(CALL_S + 1)
-        except (library().KafkaException, TimeoutError):
-            return False
-        return "compact" in str(found["cleanup.policy"].value)
+        except (library().KafkaException, TimeoutError) as error:
+            raise explained(self._spec, error) from error
+        return {name: str(found[name].value) for name in names}
 
     def close(self) -> None:
         """Leave."""
@@ -98,7 +135,8 @@ class TopicWatch:
             self._admin = AdminClient(client_settings(self._spec))
         return self._admin
 
-    def _described(self) -> tuple[str, list[int]]:
+    def described(self) -> tuple[str, list[int]]:
+        """The topic's id and its partitions."""
         wanted = library().TopicCollection([self._spec.topic])
         try:
             asked = self._opened().describe_topics(wanted, request_timeout=CALL_S)[self._spec.topic]
@@ -107,12 +145,26 @@ class TopicWatch:
             raise explained(self._spec, error) from error
         return str(topic.topic_id), sorted(one.id for one in topic.partitions)
 
-    def _offsets(self, partitions: list[int], which: int) -> dict[str, int]:
-        """Begin or end of each partition; the end is that of the committed records (the last stable offset)."""
+    def offsets(self, partitions: list[int], at: int) -> dict[str, int]:
+        """In each partition the first record that was stamped at a time (ms) or later, -1 if none was yet.
+
+        In the place of the time: :data:`BEGIN`, or :data:`END` of the committed records (the last stable offset).
+        """
         kafka = library()
-        places = [kafka.TopicPartition(self._spec.topic, one, which) for one in partitions]
-        answers = self._consumer.offsets_for_times(places, timeout=CALL_S)
-        for one in answers:
-            if one.error is not None:
-                raise kafka.KafkaException(one.error)
+        places = [kafka.TopicPartition(self._spec.topic, one, at) for one in partitions]
+        with kafka_trouble(self._spec):
+            answers = self._consumer.offsets_for_times(places, timeout=CALL_S)
+            for one in answers:
+                if one.error is not None:
+                    raise kafka.KafkaException(one.error)
         return {str(one.partition): one.offset for one in answers}
+
+
+_STAMPED_BY = {1: "CreateTime", 2: "LogAppendTime"}
+"""The client's numbers of the two kinds of stamps."""
+
+
+def _tells(message: Message) -> bool:
+    """Whether it is a record, or the word that a partition has no more; not an error that passes."""
+    error = message.error()
+    return error is None or error.code() == library().KafkaError._PARTITION_EOF

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from lockstep.connect.kafka.heartbeats import is_heartbeat
 from lockstep.connect.kafka.reader import PartitionReader, records_gone
 from lockstep.connect.kafka.records import texts, values_table
 from lockstep.connect.kafka.specs import KafkaSource
@@ -135,9 +136,12 @@ class KafkaSide:
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         """The records of one piece with their offsets, without those that are bad: these become dead letters."""
         letters: list[Letter] = []
-        for messages in _readers.get(self._spec).batches(int(piece.partition), piece.start, piece.end):
-            # In one piece: Spark pays for each batch.
-            yield from self._table(messages, piece, letters).combine_chunks().to_batches()
+        for found in _readers.get(self._spec).batches(int(piece.partition), piece.start, piece.end):
+            # Asked here first: a call for each record would be felt.
+            messages = [one for one in found if one.value() is not None or not is_heartbeat(one)]
+            if messages:
+                # In one piece: Spark pays for each batch.
+                yield from self._table(messages, piece, letters).combine_chunks().to_batches()
         if letters:
             self._keep(piece, letters)
 

@@ -190,4 +190,20 @@ installation: `pip install 'lockstep[zookeeper]'`, on every host.""",
 written, or somebody removed nodes of a job that runs. The path should be Lockstep's own. If the nodes of a job were
 removed, its ledger is gone; start the job under another name.""",
     ),
+    "LS0425": Page(
+        "two replicas derived different epochs",
+        """With order="derived" every replica derives the entry of an epoch from the topics alone, and compares it
+later with what the ledger was told by whoever was first. They differ, which must not happen: the log was changed under
+them (records were removed, brokers lost some that they had acknowledged), or code of the job that event time depends on
+gives different results. The message has both entries.
+
+The job stops. Compare what was published with the topics, find out what happened to these, and run the job under a new
+name.""",
+    ),
+    "LS0426": Page(
+        "an epoch is not in the ledger yet",
+        """With order="derived" the ledger is told of epochs a moment later. A replica that starts from another's
+snapshot needs to know where the last epoch of it ends, and the other has died before it told. The replica starts again
+by itself; when the other is back, or if there is an older snapshot, it goes on.""",
+    ),
 }

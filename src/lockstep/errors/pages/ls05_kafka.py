@@ -52,4 +52,36 @@ of a leader). Offsets mean other records now, and reading on would skip the new 
 
 Run the job under a new name: it reads the topic from its beginning, with an empty state.""",
     ),
+    "LS0526": Page(
+        "the records of a topic are not stamped by the broker",
+        """With order="derived" an epoch is what was stamped before its end, in every partition. Every replica
+must find the same cut, so the stamps have to be those that the broker gives as it appends a record
+(message.timestamp.type=LogAppendTime). With CreateTime, Kafka's default, they are the producers', who
+may stamp records of yesterday or of tomorrow.
+
+Set it; it holds for the records that come from then on:
+
+    kafka-configs.sh --bootstrap-server HOST:9092 --alter --topic TOPIC \\
+        --add-config message.timestamp.type=LogAppendTime
+
+Records that were there before keep the stamps of their producers. Leave them out with
+ls.kafka(..., start="latest"), copy them into a new topic, or run the job with order="agreed".""",
+    ),
+    "LS0527": Page(
+        "a compacted topic has no order to derive",
+        """The broker removes records of a compacted topic from its middle. A cut is found by the first record
+that was stamped at or after a bound; if that record is removed, the next replica that looks for it
+finds another one. So such a topic is refused with order="derived".
+
+Set cleanup.policy=delete, or run the job with order="agreed", where cuts are kept in the store.""",
+    ),
+    "LS0528": Page(
+        "a topic has got partitions",
+        """With order="derived" every replica knows the cut of an epoch from the log alone. A partition that is
+added has no stamp that says from which epoch on it belongs to the job, so two replicas could take it
+up in different epochs. The job stops instead.
+
+Run it under a new name, which begins with all partitions; or with order="agreed", which takes up
+partitions as they come. Nothing was lost: what was published stays.""",
+    ),
 }

@@ -185,6 +185,22 @@ the job another name and its sinks other places; to do it all again, remove .loc
 --until-done ends when every source has been read to its end: a journal or a folder to what is in it now, a
 collection to its last record, a rate to its limit. A rate without a limit has no end: give it one.""",
     ),
+    "LS0616": Page(
+        "The order of a job cannot be changed",
+        """\
+order="agreed" and order="derived" cut the input into epochs in different ways, and a checkpoint stands at one of these
+cuts. So the order is fixed by the first start of a job. Run it with the order that it has; for the other one give it
+another name, and its sinks other places.""",
+    ),
+    "LS0617": Page(
+        "The epochs of a job cannot be derived",
+        """\
+With order="derived" the end of every epoch follows from the stamps that Kafka's brokers give to records. That needs
+sources in Kafka only, a job that is one stage (`lockstep plan` shows the cuts: a journal between stages has no such
+stamps), no loop, and no end: --until-done asks whether everything was read, which stamps do not tell.
+
+The message says which of these it is. order="agreed", the default, has none of these limits.""",
+    ),
     "LS0613": Page(
         "A sink is ahead of the ledger",
         "An epoch is sealed in the ledger before it is published, so a sink can never hold an epoch that the "

@@ -83,7 +83,9 @@ class Proposer:
         ending = self._ending(previous, advances, has_data=has_data)
         if not has_data and ending == 0:
             waiting = decide(View(epoch, now, last_us, False, progress, waited_s), self._settings)
-        return waiting if isinstance(waiting, Wait) else self._proposal(epoch, previous, advances, ending)
+        if isinstance(waiting, Wait):
+            return waiting
+        return self._proposal(epoch, previous, advances, ending, epoch_time_us=self._epoch_time_us(previous))
 
     def _before(self, epoch: int) -> Entry | None:
         """The entry before ``epoch``; an entry never changes, so it is read once."""
@@ -144,11 +146,19 @@ class Proposer:
             advances[name] = side.advance(since if since is not None else side.start(), share, now_us)
         return advances
 
+    def _epoch_time_us(self, previous: Entry | None) -> int:
+        """Epoch time never goes back, even if the clock does."""
+        return max(self._clock(), previous.epoch_time_us + 1 if previous else 0)
+
     def _proposal(
-        self, epoch: int, previous: Entry | None, advances: Mapping[str, Advance], ending: int = 0
+        self,
+        epoch: int,
+        previous: Entry | None,
+        advances: Mapping[str, Advance],
+        ending: int = 0,
+        *,
+        epoch_time_us: int,
     ) -> Proposal:
-        # Epoch time never goes back, even if the clock does.
-        epoch_time_us = max(self._clock(), previous.epoch_time_us + 1 if previous else 0)
         oldest = [one.ingested_oldest_us for one in advances.values() if one.ingested_oldest_us is not None]
         newest = [one.ingested_newest_us for one in advances.values() if one.ingested_newest_us is not None]
         # Whoever is held back is not idle: its event time must not go on without it.

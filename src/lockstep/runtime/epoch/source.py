@@ -30,6 +30,7 @@ from lockstep.plan.schema import parse_schema
 from lockstep.runtime.epoch import drain_flag as draining
 from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.spark.boot import end_with_parent
+from lockstep.store.derived import open_ledger
 from lockstep.store.opening import open_store
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.types import arrow_schema
@@ -63,6 +64,8 @@ class SourceOptions:
     stage: int = 1
     warm_up_epochs: int = 0
     """More than 0: not the ledger's epochs but this many repetitions of its newest one, to warm up on."""
+    ledger: str = ""
+    """The file of the replica's own ledger, for a job whose epochs are derived; empty: the ledger is in the store."""
 
     def to_json(self) -> str:
         """As it is handed to Spark."""
@@ -128,7 +131,9 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
 
     def open(self) -> None:
         """Load and open what it needs, before the first epoch asks for it."""
-        self._ledger()
+        if not self._options.ledger:
+            # A spare's ledger is that of the replica it becomes.
+            self._ledger()
         self._working_side()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -240,7 +245,8 @@ class EpochReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
 
     def _ledger(self) -> Store:
         if self._store is None:
-            self._store = open_store(self._options.place.store, self._options.job)
+            own, place = self._options.ledger, self._options.place
+            self._store = open_ledger(Path(own)) if own else open_store(place.store, place.job)
         return self._store
 
     def _working_side(self) -> SourceSide:

@@ -154,7 +154,8 @@ class StageProgress:
 
     def _note_published(self, entry: Entry, now_us: int, took_s: float) -> None:
         """Whoever published an epoch notes it. If it died before it could, another does, an epoch later."""
-        if self._unnoted is not None and not self._store.published(self._unnoted.epoch, self._unnoted.epoch):
+        if self._unnoted is not None:
+            # The first note wins: nothing is read here that an epoch would have to wait for.
             self._store.add_published(self._unnoted)
         self._unnoted = None
         held = self._publications.pop(entry.epoch, [])

@@ -112,5 +112,5 @@ def _is_done(act: Callable[[], None]) -> bool:
         with patience(WRITE_S):
             act()
     except StoreError as error:
-        return error.code != "LS0421"  # anything else would fail again
+        return error.code not in ("LS0413", "LS0421")  # locked, away; anything else would fail again
     return True
