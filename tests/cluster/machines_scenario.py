@@ -13,7 +13,7 @@ from typing import Any
 
 from lockstep.bench.cluster import Cluster, cluster
 from lockstep.bench.running import JobRun, Run
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from tests.cluster.broker import Broker
 
 JOB = """

@@ -15,7 +15,7 @@ from lockstep.credentials import write_private
 from lockstep.runtime.process_environment import process_environment
 from lockstep.runtime.spark.boot import end_with_parent
 
-ORDER_FILE = "order.json"
+DESIRED_FILE = "desired.json"
 """In a job's folder: what is to run. An agent that is started again takes it up if it is still wanted."""
 LOG = "coordinator.log"
 MODULE = "lockstep.control.candidate"
@@ -51,7 +51,7 @@ class Candidate:
     def take_up(self, order: Mapping[str, Any]) -> None:
         """Have a process for this order; one that was started for another ends by itself when it sees the new one."""
         text = json.dumps(order, sort_keys=True)
-        path = self._folder / ORDER_FILE
+        path = self._folder / DESIRED_FILE
         if path.exists() and path.read_text(encoding="utf-8") == text and self._wanted:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ class Candidate:
         """The job is over: nobody takes it up again."""
         self._wanted = False
         self._end_process()
-        (self._folder / ORDER_FILE).unlink(missing_ok=True)
+        (self._folder / DESIRED_FILE).unlink(missing_ok=True)
 
     def end(self) -> None:
         """This agent ends; the job is still wanted."""
@@ -93,7 +93,7 @@ class Candidate:
         self._number = time.time_ns()
         with opened_log(self._folder / LOG) as log:
             self._process = subprocess.Popen(
-                command(self._folder / ORDER_FILE, self._project, self._identity),
+                command(self._folder / DESIRED_FILE, self._project, self._identity),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.agent import bundles
-from lockstep.agent.candidate import ORDER_FILE, Candidate
+from lockstep.agent.candidate import DESIRED_FILE, Candidate
 from lockstep.agent.hosting import Here, HostedJob
 from lockstep.agent.leftovers import end_leftovers
 from lockstep.agent.server import BUNDLES, Mount, Request, Route
@@ -24,7 +24,7 @@ from lockstep.agent.serving import Agent
 from lockstep.agent.spare_processes import MachineProcesses
 from lockstep.config import STORE_FOLDER, HostSettings
 from lockstep.errors import LockstepError, StoreError
-from lockstep.runtime.order import DESIRED, LEASE
+from lockstep.runtime.desired_run import DESIRED, LEASE
 from lockstep.runtime.process_environment import process_environment
 from lockstep.runtime.state.folders import standings
 from lockstep.runtime.transfer import serving as transfer
@@ -79,7 +79,7 @@ class HostAgent(Agent):
         for name in list_job_folders(self._host.home):
             folder = job_folder(self._host.home, name)
             end_leftovers(folder)
-            order = self._kept_order(name, folder / ORDER_FILE)
+            order = self._kept_order(name, folder / DESIRED_FILE)
             if order is not None:
                 self._candidate(name).take_up(order)
                 taken_up.append(name)

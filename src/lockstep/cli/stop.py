@@ -31,7 +31,7 @@ def stop(
 
       lockstep --project /srv/fraud stop fraud-alerts --timeout 120
     """
-    from lockstep.runtime.order import LEASE, note_stopped
+    from lockstep.runtime.desired_run import LEASE, note_stopped
 
     with project_of(context).open_store(job) as (name, store):
         note_stopped(store)

@@ -17,7 +17,7 @@ from lockstep.control.claiming import claim_when_free
 from lockstep.control.run import coordinated, run_job
 from lockstep.credentials import RedactedStream
 from lockstep.errors import LockstepError, StoreError
-from lockstep.runtime.order import RunOrder, wanted_order
+from lockstep.runtime.desired_run import DesiredRun, wanted_run
 from lockstep.store.home import job_folder
 from lockstep.store.opening import open_store
 from lockstep.store.protocols import Store
@@ -29,7 +29,7 @@ EXIT_AGAIN = 1
 
 def main() -> int:
     """Wait, coordinate, and say how it ended."""
-    order = RunOrder(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    order = DesiredRun(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     project, identity = Path(sys.argv[2]), sys.argv[3]
     sys.stderr = RedactedStream(sys.stderr)
     store = open_store(order.store, order.job)
@@ -42,7 +42,7 @@ def main() -> int:
         store.close()
 
 
-def _coordinate(order: RunOrder, store: Store, project: Path, identity: str) -> int:
+def _coordinate(order: DesiredRun, store: Store, project: Path, identity: str) -> int:
     folder = job_folder(project / STORE_FOLDER, order.job)
     look_in(project, copies_in(store, folder / "tables"))
     graph = load_job(str(folder / order.job_file)).job.graph()
@@ -61,10 +61,10 @@ def _coordinate(order: RunOrder, store: Store, project: Path, identity: str) -> 
     return EXIT_OVER
 
 
-def _is_wanted(store: Store, order: RunOrder) -> bool:
+def _is_wanted(store: Store, order: DesiredRun) -> bool:
     """Whether this is still what is to run; taken to be so while nobody can tell."""
     try:
-        return wanted_order(store) == order
+        return wanted_run(store) == order
     except StoreError:
         return True
 

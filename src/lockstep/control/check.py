@@ -28,10 +28,10 @@ from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
 from lockstep.plan.loops import LoopEnd
 from lockstep.plan.steps import Sink, Step, Union, sources_before, upstream
+from lockstep.runtime.booted import source_frames
 from lockstep.runtime.epoch.source import LockstepSource
 from lockstep.runtime.failures import explained_failure
 from lockstep.runtime.process_environment import process_environment
-from lockstep.runtime.replica import source_frames
 from lockstep.runtime.spark.environment import RESULT_PINS, environment_hash, open_session
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.opening import absolute, list_jobs, open_store

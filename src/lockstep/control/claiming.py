@@ -20,7 +20,7 @@ from typing import IO
 from lockstep.agent.leftovers import end_blocker
 from lockstep.control.taking_over import LEASE_S, take_over
 from lockstep.errors import RunError, StoreError
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.steps import run
 from lockstep.store.home import job_folder
 from lockstep.store.opening import lock_file

@@ -19,7 +19,7 @@ from lockstep.agent.client import AgentClient
 from lockstep.agent.contact import Contact
 from lockstep.connect.tables import TABLES
 from lockstep.errors import LockstepError, RunError, StoreError
-from lockstep.runtime.order import RunOrder
+from lockstep.runtime.desired_run import DesiredRun
 from lockstep.runtime.spark.environment import environment_hash
 from lockstep.runtime.transfer.snapshots import tls_files
 from lockstep.security import load_token
@@ -34,7 +34,7 @@ FIRST_S_MAX = 30.0
 class HostDirectory:
     """Implements :class:`lockstep.control.agents.Directory` for all hosts that share a store."""
 
-    def __init__(self, order: RunOrder, term: int, folder: Path, store: Store) -> None:
+    def __init__(self, order: DesiredRun, term: int, folder: Path, store: Store) -> None:
         self._order, self._term, self._folder, self._store = order, term, folder, store
         hosts = order.parsed_settings().hosts
         self._token = load_token(Path(hosts.token_file).expanduser() if hosts.token_file else None) or ""

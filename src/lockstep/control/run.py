@@ -40,7 +40,7 @@ from lockstep.plan.graph import Graph
 from lockstep.plan.joins import TableJoin
 from lockstep.plan.loops import loop_journal
 from lockstep.runtime.decide.marks import time_steps
-from lockstep.runtime.order import RunOrder, note_order, note_stopped, wanted_order
+from lockstep.runtime.desired_run import DesiredRun, note_desired, note_stopped, wanted_run
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.folders import standings
 from lockstep.runtime.state.recovery import state_at
@@ -111,7 +111,7 @@ def prepare_run(
         raise
 
 
-def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, home: Path, address: str) -> RunOrder:
+def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, home: Path, address: str) -> DesiredRun:
     """Say what is to run, once it may: code and tables are copied, so that nobody's edits change a running job."""
     follow_plan(store, graph)
     check_end(store, graph, settings)
@@ -120,14 +120,14 @@ def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, ho
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, folder / TABLES)
     job_file = save_code(loaded, folder / "code" / loaded.code_hash[:16])
-    order = RunOrder(
+    order = DesiredRun(
         job=graph.name,
         job_file=f"{job_file.relative_to(folder)}:{loaded.variable}",
         code_hash=copies.with_code(loaded.code_hash),
         store=address,
         settings=settings.model_dump(mode="json"),
     )
-    note_order(store, order)
+    note_desired(store, order)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
     store.set_fact(SOURCES, sources_text((source.id, source.spec) for source in graph.sources))
     store.set_fact(RUN_BEGAN, str(wall_us()))
@@ -135,7 +135,7 @@ def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, ho
 
 
 def coordinated(
-    graph: Graph, order: RunOrder, project: Path, claim: Claim, *, on_hosts: bool, is_first: bool = True
+    graph: Graph, order: DesiredRun, project: Path, claim: Claim, *, on_hosts: bool, is_first: bool = True
 ) -> PreparedRun:
     """Find the agents and what they run already, and make the supervisor that goes on with it.
 
@@ -168,7 +168,7 @@ def coordinated(
 
 def _supervisor(
     graph: Graph,
-    order: RunOrder,
+    order: DesiredRun,
     settings: Settings,
     project: Path,
     claim: Claim,
@@ -234,7 +234,7 @@ def _last_host(store: Store, replica: str) -> str:
         return ""  # anywhere is better than nowhere
 
 
-def _refuse_replaced(claim: Claim, order: RunOrder) -> None:
+def _refuse_replaced(claim: Claim, order: DesiredRun) -> None:
     """Refuse to start an agent if somebody else supervises by now: it would end the other's replicas."""
     if claim.store.fact(TERM) != str(claim.term):
         raise runs_already(claim.store, f'job "{order.job}" is supervised by another process now')
@@ -303,7 +303,7 @@ class _Wanted:
             return
         self._next_s = time.monotonic() + WANTED_LOOK_S
         try:
-            if wanted_order(self._prepared.store) is None:
+            if wanted_run(self._prepared.store) is None:
                 self._prepared.supervisor.stop()
         except StoreError:
             return

@@ -35,7 +35,7 @@ from lockstep.control.taking_over import LEASE_S, TERM
 from lockstep.errors import LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import TimeStep, is_over
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.patience import PATIENCE_S, patience

@@ -7,7 +7,7 @@ from functools import partial
 
 from lockstep.connect.protocols import SinkSide
 from lockstep.errors import RunError
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.steps import Step, Steps
 from lockstep.store.protocols import Store
 

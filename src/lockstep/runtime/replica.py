@@ -8,36 +8,30 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from lockstep.api.loading import LoadedJob, load_job
+from lockstep.api.loading import LoadedJob
 from lockstep.clock import wall_us
-from lockstep.compile.hidden_columns import Hidden, ddl_with_hidden
-from lockstep.compile.job import Compiled, compile_job
+from lockstep.compile.job import Compiled
 from lockstep.compile.steps import OBSERVED_TIME
-from lockstep.compile.tasks import is_one_task
 from lockstep.config import Settings, is_local
 from lockstep.connect.protocols import SinkSide, SourceSide
-from lockstep.connect.put_back import readings
 from lockstep.connect.registry import sink_side, source_side
-from lockstep.connect.tables import copies_in, look_in
 from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.plan.graph import Graph
-from lockstep.plan.steps import Aggregate, Source, Step
+from lockstep.plan.steps import Aggregate, Step
+from lockstep.runtime.booted import Ready, compiled, load, others_publish, warmed_up
 from lockstep.runtime.decide.marks import TimeStep, time_steps
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.decide.seeding import SEEDS_MAX, is_new_seed_cheaper
@@ -50,7 +44,7 @@ from lockstep.runtime.epoch.epoch_steps import EpochSteps
 from lockstep.runtime.epoch.output import SinkOutput
 from lockstep.runtime.epoch.run import EpochRunner
 from lockstep.runtime.epoch.sealing import Sealer
-from lockstep.runtime.epoch.source import FORMAT, LockstepSource, SourceOptions
+from lockstep.runtime.epoch.source import LockstepSource
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.epoch.work import SparkWork
 from lockstep.runtime.executor_watch import ExecutorWatch
@@ -60,8 +54,7 @@ from lockstep.runtime.phases import KIND, Phases, since_process_start
 from lockstep.runtime.reporting import Reporter
 from lockstep.runtime.spark.activity import spark_activity
 from lockstep.runtime.spark.environment import environment_hash, open_session
-from lockstep.runtime.spark.waiting import Epoch, WaitingQueries, started
-from lockstep.runtime.spark.warm_up import EPOCHS_MAX, nowhere, warm_up
+from lockstep.runtime.spark.waiting import Epoch, started
 from lockstep.runtime.spec import (
     EXIT_DRAINED,
     EXIT_RETIRED,
@@ -71,29 +64,10 @@ from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.folder_lock import locked
 from lockstep.runtime.state.recovery import prepare
 from lockstep.runtime.state.state_reports import StateReports
-from lockstep.store.dead_letters import DeadLetterWriter
-from lockstep.store.derived import LEDGER_FILE
 from lockstep.store.opening import open_store
 from lockstep.store.protocols import Holder, Store
 
 _POLL_S = 0.05
-
-
-@dataclass(frozen=True)
-class Ready:
-    """What a process has that has booted; a spare has it before it knows which replica it is."""
-
-    job: LoadedJob
-    session: SparkSession
-    stages: tuple[Compiled, ...]
-    drain_flag: Path
-    gate: Path
-    warm: bool
-    """Whether it has computed some epochs for practice."""
-    waiting: WaitingQueries | None = None
-    """The queries, if they have been started already and wait for their checkpoints."""
-    queries_s: float = 0.0
-    """What starting them took."""
 
 
 class Replica:
@@ -428,93 +402,6 @@ class Replica:
             query.stop()
         self.reporter.stop("stopped")
         return EXIT_DRAINED
-
-
-def load(spec: ReplicaSpec, store: Store) -> LoadedJob:
-    """The job, which finds its tables as they were copied at its start, whatever became of the files."""
-    look_in(Path(spec.project), copies_in(store, spec.tables))
-    return load_job(spec.job_file)
-
-
-def others_publish(store: Store, replica: str) -> bool:
-    """Whether others than ``replica`` compute epochs now, as far as the store tells."""
-    others = [one for one in store.progress() if one.replica != replica]
-    return store.head() is not None and any(is_live(one, wall_us()) for one in others)
-
-
-def compiled(
-    job: LoadedJob, session: SparkSession, spec: ReplicaSpec, drain_flag: Path, tasks_max: int, gate: Path
-) -> tuple[Compiled, ...]:
-    """The job's stages, reading what the ledger says."""
-    for name in job.module_names:
-        # Spark's workers cannot import the job's file, so its functions travel whole.
-        cloudpickle.register_pickle_by_value(sys.modules[name])
-    frames = source_frames(session, spec, drain_flag, tasks_max, gate)
-    graph = job.job.graph()
-    dead_letters = DeadLetterWriter(spec.home, spec.job, readings((one.id, one.spec) for one in graph.sources))
-    return compile_job(graph, frames, dead_letters, one_task=is_one_task(session, tasks_max))
-
-
-def warmed_up(
-    ready: Ready,
-    spec: ReplicaSpec,
-    folder: Path,
-    tasks_max: int,
-    should_stop: Callable[[], bool],
-    is_missed: Callable[[], bool] = lambda: True,
-) -> Ready:
-    """Compute the newest epoch some times, stage by stage, into nowhere; then start the queries, which wait.
-
-    Afterwards this JVM is warm, and nothing but a checkpoint is missing.
-    """
-    session, waiting_folder = ready.session, folder / "waiting"
-    shutil.rmtree(waiting_folder, ignore_errors=True)
-    frames = source_frames(session, spec, ready.drain_flag, tasks_max, warm_up_epochs=EPOCHS_MAX)
-    stages = compile_job(ready.job.job.graph(), frames, nowhere, one_task=is_one_task(session, tasks_max))
-    logs = {stage.stage.number: waiting_folder / str(stage.stage.number) for stage in stages}
-    rehearsed = [warm_up(stage, logs[stage.stage.number], should_stop, is_missed) for stage in stages]
-    if not all(rehearsed) or should_stop():
-        return replace(ready, warm=True)
-    begun_s = time.monotonic()
-    waiting = WaitingQueries(ready.stages, logs, ready.gate)
-    if not waiting.come(should_stop):
-        return replace(ready, warm=True)
-    return replace(ready, warm=True, waiting=waiting, queries_s=time.monotonic() - begun_s)
-
-
-def source_frames(
-    session: SparkSession,
-    spec: ReplicaSpec,
-    drain_flag: Path,
-    tasks_max: int,
-    gate: Path | None = None,
-    warm_up_epochs: int = 0,
-) -> Any:
-    """How the compiler gets the DataFrame of a source."""
-    derives = spec.parsed_settings().run.order == "derived"
-
-    def frame(step: Source, hidden: Hidden, stage: int) -> DataFrame:
-        ddl = step.spec.schema.ddl()
-        options = SourceOptions(
-            project=spec.project,
-            home=spec.home,
-            address=spec.address,
-            job=spec.job,
-            source=step.id,
-            spec={"kind": step.spec.kind, **step.spec.to_json()},
-            ddl=ddl,
-            hidden=asdict(hidden),
-            tasks_max=tasks_max,
-            drain_flag=str(drain_flag),
-            gate=str(gate) if gate is not None else "",
-            stage=stage,
-            warm_up_epochs=warm_up_epochs,
-            ledger=str(drain_flag.parent / LEDGER_FILE) if derives and not warm_up_epochs else "",
-        )
-        schema = ddl_with_hidden(ddl, hidden.columns)
-        return session.readStream.format(FORMAT).schema(schema).option("lockstep", options.to_json()).load()
-
-    return frame
 
 
 def _epoch_of(checkpoint: Path) -> int:

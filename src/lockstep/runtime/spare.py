@@ -12,10 +12,11 @@ import os
 import sys
 from pathlib import Path
 
+from lockstep.runtime.booted import Ready, compiled, load, others_publish, warmed_up
 from lockstep.runtime.epoch.source import LockstepSource
 from lockstep.runtime.orders import READY, Orders
 from lockstep.runtime.phases import Phases
-from lockstep.runtime.replica import Ready, compiled, load, others_publish, run_replica, warmed_up
+from lockstep.runtime.replica import run_replica
 from lockstep.runtime.spark.boot import booting_pid, outlive_parent
 from lockstep.runtime.spark.duty_cycle import DutyCycle
 from lockstep.runtime.spark.environment import open_session

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lockstep.control.taking_over import LEASE_S
 from lockstep.errors import StoreError
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.sim.coordination import StoreFrom
 from lockstep.sim.fleet import Fleet

@@ -11,7 +11,7 @@ from lockstep.connect.sinks.order import check_not_retired
 from lockstep.control.supervisor import replica_names
 from lockstep.errors import RunError, StoreError
 from lockstep.observe import promises
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.state.recovery import state_at
 from lockstep.sim.coordination import SharedStore, StoreFrom
 from lockstep.sim.coordinator import SimCoordinator

@@ -26,9 +26,9 @@ from lockstep.errors import StoreError
 from lockstep.runtime.decide import pacing, proposing
 from lockstep.runtime.decide.pacing import Seal, View, Wait
 from lockstep.runtime.decide.proposing import Proposal
+from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.epoch.epoch_steps import PUBLISH, EpochSteps
 from lockstep.runtime.epoch.stage_progress import StageProgress
-from lockstep.runtime.order import LEASE
 from lockstep.runtime.state import recovery
 from lockstep.runtime.state.checkpoint import Standing
 from lockstep.runtime.steps import Step, Steps

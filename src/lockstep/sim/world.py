@@ -11,7 +11,7 @@ from lockstep.config import RunSettings
 from lockstep.control.supervisor import replica_names
 from lockstep.errors import StoreError
 from lockstep.observe import promises
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.sim.child_processes import SimAgent
 from lockstep.sim.faults import Faults

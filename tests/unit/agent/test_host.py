@@ -22,7 +22,7 @@ from lockstep.control import host_directory
 from lockstep.control.agents import AgentProcesses
 from lockstep.control.host_directory import HostDirectory
 from lockstep.errors import LockstepError, RunError
-from lockstep.runtime.order import LEASE, RunOrder, note_order, note_stopped
+from lockstep.runtime.desired_run import LEASE, DesiredRun, note_desired, note_stopped
 from lockstep.store.opening import address_in, open_hosts, open_store
 from lockstep.store.protocols import Store
 from tests.unit.agent.pretended import PretendedMachine
@@ -69,8 +69,8 @@ class Scene:
         code = folder / "here" / "code" / "ab" / "job.py"
         code.parent.mkdir(parents=True)
         code.write_text("job = 1")
-        self.order = RunOrder("job", "code/ab/job.py:job", "hash", self.address, {"run": {"orphan_timeout_s": 60.0}})
-        note_order(self.store, self.order)
+        self.order = DesiredRun("job", "code/ab/job.py:job", "hash", self.address, {"run": {"orphan_timeout_s": 60.0}})
+        note_desired(self.store, self.order)
         self.hosts: dict[str, Served] = {}
 
     def serve(self, name: str) -> Served:
@@ -129,7 +129,7 @@ def test_hosts_are_announced_get_what_a_job_needs_and_start_its_processes_apart(
     assert first.where == f"pid 4711 on {first.host}"
     processes.close()
     directory.end()
-    assert candidates(one)[0][0].endswith("order.json")
+    assert candidates(one)[0][0].endswith("desired.json")
 
 
 def test_a_host_that_is_gone_takes_its_processes_with_it_and_one_that_comes_is_used(scene: Scene) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.runtime.order import LEASE, RunOrder, note_order, wanted_order
+from lockstep.runtime.desired_run import LEASE, DesiredRun, note_desired, wanted_run
 from lockstep.store.opening import address_in, open_store
 from tests.unit.cli.conftest import Call
 
@@ -38,13 +38,13 @@ def test_what_an_agent_cannot_do_is_said_at_once(
 def test_a_job_is_stopped_from_outside_and_waited_for(lockstep: Call, tmp_path: Path) -> None:
     address = address_in(tmp_path / ".lockstep")
     store = open_store(address, "job")
-    note_order(store, RunOrder("job", "code/ab/job.py:job", "hash", address, {}))
+    note_desired(store, DesiredRun("job", "code/ab/job.py:job", "hash", address, {}))
     assert store.acquire(LEASE, "somebody", 100.0)
     late = lockstep("stop", "--timeout", "0")
     assert late.code == 1 and "LS0688" in late.err and "somebody" in late.err
 
     def end() -> None:
-        while wanted_order(store) is not None:
+        while wanted_run(store) is not None:
             time.sleep(0.01)
         store.release(LEASE, "somebody")
 

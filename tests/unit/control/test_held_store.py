@@ -21,7 +21,7 @@ from lockstep.control.supervisor import Supervisor
 from lockstep.control.surroundings import Surroundings
 from lockstep.control.taking_over import retire, take_over
 from lockstep.errors import StoreError
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.steps import run
 from lockstep.store.patience import patience

@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.control.taking_over import LEASE_S, take_over
 from lockstep.errors import RunError
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.steps import run
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.store.protocols import Store

@@ -31,7 +31,7 @@ from lockstep.bench.hosts.load import (
 from lockstep.bench.running import JobRun, Run
 from lockstep.bench.workspace import say_to_stderr
 from lockstep.clock import US_PER_S, wall_us
-from lockstep.runtime.order import LEASE
+from lockstep.runtime.desired_run import LEASE
 from lockstep.services.readiness import zookeeper_mode
 
 RATE = 1000.0

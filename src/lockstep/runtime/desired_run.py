@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 LEASE = "supervisor"
 """Whoever holds it coordinates the job."""
 DESIRED = "desired"
-"""Fact: the newest :class:`RunOrder`, and whether it is still wanted."""
+"""Fact: the newest :class:`DesiredRun`, and whether it is still wanted."""
 
 
 @dataclass(frozen=True)
-class RunOrder:
+class DesiredRun:
     """One `lockstep run` of a job."""
 
     job: str
@@ -57,20 +57,20 @@ class RunOrder:
         return asdict(self)
 
 
-def wanted_order(store: Store) -> RunOrder | None:
+def wanted_run(store: Store) -> DesiredRun | None:
     """What is to run, None if nothing is (any more)."""
     said = store.fact(DESIRED)
-    order = RunOrder(**json.loads(said)) if said else None
+    order = DesiredRun(**json.loads(said)) if said else None
     return order if order is not None and order.wanted else None
 
 
-def note_order(store: Store, order: RunOrder) -> None:
+def note_desired(store: Store, order: DesiredRun) -> None:
     """From now on this is to run."""
     store.set_fact(DESIRED, json.dumps(order.to_json(), sort_keys=True))
 
 
 def note_stopped(store: Store) -> None:
     """Nothing is to run any more: whoever coordinates the job stops it, and nobody takes it up again."""
-    order = wanted_order(store)
+    order = wanted_run(store)
     if order is not None:
-        note_order(store, replace(order, wanted=False))
+        note_desired(store, replace(order, wanted=False))
