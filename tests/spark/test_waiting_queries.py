@@ -11,7 +11,7 @@ import pytest
 
 import lockstep as ls
 from lockstep.plan.graph import Graph
-from lockstep.runtime import replica as replicas
+from lockstep.runtime import booted
 from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.spark import warm_up
 from tests.spark.conftest import NewTrial
@@ -65,7 +65,7 @@ def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monke
     with monkeypatch.context() as patched:
         patched.setattr(ReplicaHere, "_others_publish", lambda self: True)
         patched.setattr(ReplicaHere, "_prepare", prepared)
-        for module in (replicas, warm_up):
+        for module in (booted, warm_up):
             patched.setattr(module, "EPOCHS_MAX", 1)
         joined = ran.start("r1", partitions=2, tasks=1)
     assert at_the_gate == [0], "every source of every query had its process"
