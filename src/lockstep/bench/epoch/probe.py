@@ -41,7 +41,7 @@ PARTS = (
 """(module, class, method, part of an epoch). A unit test holds it to the code: a renamed method fails there."""
 STEPS = (
     (REPLICA, "Replica", "_boot", "session"),
-    (REPLICA, "", "warm_up", "warm-up"),
+    ("lockstep.runtime.booted", "", "warm_up", "warm-up"),
     (REPLICA, "Replica", "_prepare", "seed"),
     (REPLICA, "Replica", "_start", "start"),
 )
