@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 from lockstep.bench.gaps import SeenEpoch
 from lockstep.clock import US_PER_S, wall_us
+from lockstep.connect.kafka.client import library
 
 ORDERS, TOTALS = "orders", "totals"
 USERS = 100
@@ -39,6 +36,10 @@ _ONLY_SERIOUS = 2
 
 def make_topics(servers: str) -> None:
     """The job's input and output."""
+    library()
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
     admin = AdminClient({"bootstrap.servers": servers})
     for asked in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (ORDERS, TOTALS)]).values():
         asked.result(_WAIT_S)
@@ -58,6 +59,8 @@ class Feeder(threading.Thread):
 
     def __init__(self, servers: str, per_s: float) -> None:
         super().__init__(name="feeder", daemon=True)
+        from confluent_kafka import Producer
+
         self._producer = Producer(
             {"bootstrap.servers": servers, "linger.ms": 5, "acks": "all", "log_level": _ONLY_SERIOUS}
         )
@@ -94,6 +97,8 @@ class Observer(threading.Thread):
 
     def __init__(self, servers: str) -> None:
         super().__init__(name="observer", daemon=True)
+        from confluent_kafka import Consumer
+
         self._consumer = Consumer(
             {
                 "bootstrap.servers": servers,
