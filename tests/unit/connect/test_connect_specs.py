@@ -45,6 +45,13 @@ SOURCES = [
         on_bad_record="stop",
         options={"security.protocol": "SASL_SSL", "sasl.password": "env:KAFKA_PASSWORD"},
     ),
+    kafka(
+        "avro",
+        servers="h1:9092",
+        format="avro",
+        avro_schema='{"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}',
+        avro_header="confluent",
+    ),
 ]
 SINKS = [
     files("out"),
