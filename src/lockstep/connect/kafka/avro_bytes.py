@@ -38,17 +38,18 @@ class Cursor:
 
     def number(self) -> int:
         """A whole number of up to 64 bits."""
-        unsigned = 0
-        for index in range(_VARINT_BYTES_MAX):
-            byte = self.take(1)[0]
-            unsigned |= (byte & 0x7F) << (7 * index)
+        data, at = self.data, self.at
+        unsigned = shift = 0
+        for byte in data[at : at + _VARINT_BYTES_MAX]:
+            at += 1
+            unsigned |= (byte & 0x7F) << shift
             if byte < 0x80:
-                break
-        else:
-            raise Unfit("has a number that does not end")
-        if unsigned >= 2 * _LONG_MAX:
-            raise Unfit("has a number of more than 64 bits")
-        return (unsigned >> 1) ^ -(unsigned & 1)
+                self.at = at
+                if unsigned >= 2 * _LONG_MAX:
+                    raise Unfit("has a number of more than 64 bits")
+                return (unsigned >> 1) ^ -(unsigned & 1)
+            shift += 7
+        raise Unfit("has a number that does not end" + (", and no bytes are left" if at == len(data) else ""))
 
 
 def strict_reader(record: AvroType) -> Callable[[bytes], Any]:
