@@ -23,7 +23,9 @@ def main() -> int:
     """Write both files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     runtime = _closure([*project["dependencies"], *BUILD])
-    dev = _closure([text for extra in project["optional-dependencies"].values() for text in extra])
+    extras = [text for extra in project["optional-dependencies"].values() for text in extra]
+    # "all" names the project itself, whose other extras are here already.
+    dev = _closure([text for text in extras if Requirement(text).name != project["name"]])
     only_dev = {name: version for name, version in dev.items() if name not in runtime}
     _write("requirements.txt", "what `lockstep` needs to run", [], runtime)
     _write("requirements-dev.txt", "what its tests and checks need besides", ["-r requirements.txt"], only_dev)

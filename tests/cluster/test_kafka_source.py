@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import fastavro
 import pytest
 
 from lockstep.clock import wall_us
@@ -95,6 +98,32 @@ def test_malformed_records_become_dead_letters_once(
     stopping = sealing(kafka(name, servers=broker.servers, schema="n bigint", on_bad_record="stop"))
     with pytest.raises(LockstepError, match=f"LS0506 topic {name}, partition 0, offset 0"):
         stopping.read(1)
+
+
+def test_records_in_avro_are_read_and_a_malformed_one_is_set_aside_alone(
+    broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing], place: Place
+) -> None:
+    schema = {"type": "record", "name": "order", "fields": [{"name": "n", "type": ["null", "long"]}]}
+    values = []
+    for n in (1, None, 2**63 - 1):
+        written = io.BytesIO(b"\x00\x00\x00\x00\x07")  # as Confluent's serializers begin
+        written.seek(0, io.SEEK_END)
+        fastavro.schemaless_writer(written, schema, {"n": n})
+        values.append(written.getvalue())
+    name = topic(2)
+    broker.send(name, [values[0], values[0] + b"!", values[1]])
+    broker.send(name, [b"{}", values[2]], 1)
+    spec = kafka(name, servers=broker.servers, format="avro", avro_schema=json.dumps(schema), avro_header="confluent")
+    replica, other = sealing(spec), sealing(spec)
+    [_, rows] = replica.drain(wall_us())
+    assert sorted((row[POSITION], row["n"]) for row in rows if row["n"] is not None) == [(0, 1), (1, 2**63 - 1)]
+    assert [row[POSITION] for row in rows if row["n"] is None] == [2]
+    assert other.read(1) == replica.read(1)
+    letters = list(DeadLetters(place.home, place.job, replica.store).letters())
+    assert sorted((one.partition, one.offset, one.error) for one in letters) == [
+        (f"{name}/0", 1, "the record ends after 2 bytes, and 1 more follow"),
+        (f"{name}/1", 0, "its value does not begin with Confluent's header: a zero and 4 bytes"),
+    ]
 
 
 def test_new_partitions_are_taken_up(broker: Broker, topic: Topics, sealing: Callable[[Any], Sealing]) -> None:

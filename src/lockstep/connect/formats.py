@@ -218,7 +218,7 @@ class _JsonLines:
             except Unfit as unfit:
                 table = _json_table_by_arrow(line, self.schema, self.asked) if self.asked is not None else None
                 if table is None:
-                    self.set_aside(BadRecord(number, line.removesuffix(b"\r"), _told(unfit)))
+                    self.set_aside(BadRecord(number, line.removesuffix(b"\r"), told(unfit)))
                 else:
                     yield table
             else:
@@ -373,7 +373,8 @@ def _decoded(line: bytes) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(parse_float=NumberText, parse_int=NumberText)
 
 
-def _told(unfit: Unfit) -> str:
+def told(unfit: Unfit) -> str:
+    """What does not fit, and where, in one line."""
     where = f'field "{".".join(unfit.path)}" ' if unfit.path else ""
     return f"{where}{unfit.problem}" + (f": {unfit.why.rstrip('.')}" if unfit.why else "")
 

@@ -45,6 +45,13 @@ SOURCES = [
         on_bad_record="stop",
         options={"security.protocol": "SASL_SSL", "sasl.password": "env:KAFKA_PASSWORD"},
     ),
+    kafka(
+        "avro",
+        servers="h1:9092",
+        format="avro",
+        avro_schema='{"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}',
+        avro_header="confluent",
+    ),
 ]
 SINKS = [
     files("out"),
@@ -80,7 +87,10 @@ def test_files_is_a_source_with_a_schema_and_a_sink_without_one() -> None:
         lambda: journal("../x", schema="n bigint"),
         lambda: kafka("a/b", servers="h:1", schema="n bigint"),
         lambda: kafka("a", servers="", schema="n bigint"),
-        lambda: kafka("a", servers="h:1", schema="n bigint", format="avro"),  # type: ignore[call-overload]
+        lambda: kafka("a", servers="h:1", schema="n bigint", format="avro"),
+        lambda: kafka("a", servers="h:1", format="avro", avro_schema=""),
+        lambda: kafka("a", servers="h:1", schema="n bigint", avro_header="confluent"),
+        lambda: kafka("a", servers="h:1", schema="n bigint", avro_schema='{"type": "long"}'),
         lambda: kafka("a", servers="h:1", schema="n bigint", format="raw"),
         lambda: kafka("a", servers="h:1", schema="n array<int>", format="csv"),
         lambda: kafka("a", servers="h:1", schema="n bigint", key_column="k int"),

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from lockstep.connect.formats import BadRecord, CorruptContent, csv_table, json_lines_table
-from lockstep.connect.kafka.specs import KafkaFormat
+from lockstep.connect.kafka.specs import TextFormat
 
 Values = Sequence[bytes | None]
 SetAside = Callable[[int, str], object]
 """Takes the index of a value that is bad, and the reason."""
 
 
-def values_table(values: Values, schema: pa.Schema, format: KafkaFormat, set_aside: SetAside) -> pa.Table:
+def values_table(values: Values, schema: pa.Schema, format: TextFormat, set_aside: SetAside) -> pa.Table:
     r"""One row for each value that is well, in order. A value that is null gives a row of nulls.
 
     >>> bad, schema = [], pa.schema([("n", pa.int64())])

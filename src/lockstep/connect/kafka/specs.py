@@ -8,11 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, overload
 
 from lockstep.connect.checks import check, check_choice
+from lockstep.connect.kafka.avro_schema import avro_columns, check_fits, normalised
 from lockstep.credentials import is_secret
 from lockstep.plan.schema import Field, Schema, parse_schema
 from lockstep.plan.specs import Guarantee
 
-KafkaFormat = Literal["json", "csv", "raw"]
+TextFormat = Literal["json", "csv", "raw"]
+"""Formats that need no schema beside the columns."""
+KafkaFormat = Literal["json", "csv", "raw", "avro"]
+AvroHeader = Literal["", "confluent"]
 KafkaStart = Literal["earliest", "latest"]
 OnBadRecord = Literal["skip", "stop"]
 Options = tuple[tuple[str, str], ...]
@@ -33,6 +37,8 @@ _OWN_OPTIONS = (
     "enable.partition.eof",
     "auto.offset.reset",
 )
+_NO_AVRO_SCHEMA = "the bytes of a record do not say what is in them; the schema that they were written with does."
+_AVRO_SCHEMA_HINT = 'avro_schema=Path("orders.avsc").read_text()'
 
 
 @dataclass(frozen=True)
@@ -50,18 +56,16 @@ class KafkaSource:
     start: KafkaStart = "earliest"
     on_bad_record: OnBadRecord = "skip"
     options: Options = ()
+    avro_schema: str = ""
+    """The JSON of the schema that the values were written with, in one form (:func:`normalised`)."""
+    avro_header: AvroHeader = ""
 
     kind: ClassVar[str] = "kafka"
 
     def __post_init__(self) -> None:
         _check_place(self.topic, self.servers, self.options)
-        check(
-            self.format != "avro",  # type: ignore[comparison-overlap]
-            "records in Avro cannot be read yet",
-            "a reader of Avro is not among the packages that Lockstep uses.",
-            'read the bytes with format="raw" and decode them in .map_batches(...).',
-        )
-        check_choice("format", self.format, ("json", "csv", "raw"))
+        check_choice("format", self.format, ("json", "csv", "raw", "avro"))
+        self._check_avro()
         check_choice("start", self.start, ("earliest", "latest"))
         check_choice("on_bad_record", self.on_bad_record, ("skip", "stop"))
         nested = [field.name for field in self.values.fields if field.type.startswith(("array<", "map<", "struct<"))]
@@ -82,6 +86,22 @@ class KafkaSource:
             'a key is text or bytes: key_column="user", or key_column="user binary".',
         )
 
+    def _check_avro(self) -> None:
+        check_choice("avro_header", self.avro_header, ("", "confluent"))
+        check(
+            self.format == "avro" or not (self.avro_schema or self.avro_header),
+            f'avro_schema= or avro_header= with format="{self.format}"',
+            'they say how records in Avro are read: format="avro".',
+        )
+        check(
+            self.format != "avro" or bool(self.avro_schema),
+            'format="avro" without avro_schema=',
+            _NO_AVRO_SCHEMA,
+            _AVRO_SCHEMA_HINT,
+        )
+        if self.avro_schema:
+            check_fits(self.values, self.avro_schema)
+
     @property
     def _key(self) -> Field:
         text = self.key_column or "key"
@@ -101,7 +121,9 @@ class KafkaSource:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for :func:`kafka_spec`."""
-        return {**asdict(self), "values": self.values.to_json(), "options": dict(self.options)}
+        data = {**asdict(self), "values": self.values.to_json(), "options": dict(self.options)}
+        # Other formats have the plan, and with it the fingerprint, that they had before there was Avro.
+        return {name: value for name, value in data.items() if value or not name.startswith("avro_")}
 
 
 @dataclass(frozen=True)
@@ -142,6 +164,25 @@ def kafka(
     start: KafkaStart = ...,
     on_bad_record: OnBadRecord = ...,
     options: Mapping[str, str] | None = ...,
+    avro_schema: str = ...,
+    avro_header: AvroHeader = ...,
+) -> KafkaSource: ...
+
+
+@overload
+def kafka(
+    topic: str,
+    *,
+    servers: str | Sequence[str],
+    format: Literal["avro"],
+    avro_schema: str,
+    avro_header: AvroHeader = ...,
+    key_column: str = ...,
+    timestamp_column: str = ...,
+    headers_column: str = ...,
+    start: KafkaStart = ...,
+    on_bad_record: OnBadRecord = ...,
+    options: Mapping[str, str] | None = ...,
 ) -> KafkaSource: ...
 
 
@@ -169,6 +210,8 @@ def kafka(
     start: KafkaStart = "earliest",
     on_bad_record: OnBadRecord = "skip",
     options: Mapping[str, str] | None = None,
+    avro_schema: str = "",
+    avro_header: AvroHeader = "",
 ) -> KafkaSource | KafkaSink:
     """A Kafka topic: with a schema a source, without one a sink. Needs ``pip install 'lockstep[kafka]'``.
 
@@ -176,11 +219,19 @@ def kafka(
     'item string, amount bigint, user string'
     >>> kafka("alerts", servers=["h1:9092", "h2:9092"], key="user").describe()
     'kafka topic alerts, key user'
+    >>> text = '{"type": "record", "name": "order", "fields": [{"name": "amount", "type": ["null", "long"]}]}'
+    >>> kafka("orders", servers="localhost:9092", format="avro", avro_schema=text).schema.ddl()
+    'amount bigint'
 
-    As a source: ``format`` is "json" (the default), "csv" (a row without a header, columns in the schema's order) or
-    "raw" (``schema="value binary"``). Only committed records are read. ``key_column``, ``timestamp_column`` and
-    ``headers_column`` name columns to add. ``start`` says where a topic that was never read begins. A record that does
-    not parse becomes a dead letter with topic, partition, offset and reason, as in :func:`files`.
+    As a source: ``format`` is "json" (the default), "csv" (a row without a header, columns in the schema's order),
+    "raw" (``schema="value binary"``) or "avro". Only committed records are read.
+    ``key_column``, ``timestamp_column`` and ``headers_column`` name columns to add. ``start`` says where a topic that
+    was never read begins. A record that does not parse becomes a dead letter with topic, partition, offset and reason,
+    as in :func:`files`.
+
+    For Avro ``avro_schema`` is the JSON of the schema that the records were written with. The columns follow from it;
+    ``schema`` may name some of them. ``avro_header="confluent"`` skips the five bytes that Confluent's serializers
+    write before each record.
 
     As a sink: each epoch is one transaction, rows as JSON; with ``key`` the message has these columns as its key, and
     of two rows with one key the later one is the newer. Readers with ``isolation.level=read_committed`` see each epoch
@@ -190,11 +241,20 @@ def kafka(
     """
     joined = servers if isinstance(servers, str) else ",".join(servers)
     settings = tuple(sorted((str(name), str(value)) for name, value in (options or {}).items()))
-    if schema is None:
+    if schema is None and not avro_schema and format != "avro":
         return KafkaSink(topic, joined, (key,) if isinstance(key, str) else tuple(key or ()), settings)
     check(key is None, "key= is for sinks", "a source has the records' keys as a column: key_column=.")
     columns = (key_column, timestamp_column, headers_column)
-    return KafkaSource(topic, joined, parse_schema(schema), format, *columns, start, on_bad_record, settings)
+    avro = (normalised(avro_schema) if avro_schema else "", avro_header)
+    values = _values(schema, avro[0])
+    return KafkaSource(topic, joined, values, format, *columns, start, on_bad_record, settings, *avro)
+
+
+def _values(schema: str | Schema | None, avro_schema: str) -> Schema:
+    if schema is not None:
+        return parse_schema(schema)
+    check(bool(avro_schema), 'format="avro" without avro_schema=', _NO_AVRO_SCHEMA, _AVRO_SCHEMA_HINT)
+    return avro_columns(avro_schema)
 
 
 def kafka_spec(data: Mapping[str, Any]) -> KafkaSource | KafkaSink:

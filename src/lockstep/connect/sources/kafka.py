@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from lockstep.connect.kafka import avro
 from lockstep.connect.kafka.heartbeats import is_heartbeat
 from lockstep.connect.kafka.reader import PartitionReader, records_gone
-from lockstep.connect.kafka.records import texts, values_table
+from lockstep.connect.kafka.records import Values, texts, values_table
 from lockstep.connect.kafka.specs import KafkaSource
 from lockstep.connect.kafka.watch import Topic, TopicWatch
 from lockstep.connect.lazy_store import LazyStore
@@ -201,11 +202,17 @@ class KafkaSide:
         if bad:
             self._note(messages, piece, bad, letters)
             return self._table(_without(messages, bad), piece, letters)
-        values = values_table([one.value() for one in messages], self._values, self._spec.format, bad.setdefault)
+        values = self._parsed([one.value() for one in messages], bad)
         if bad:
             self._note(messages, piece, bad, letters)
             keys = keys.take(_without(range(len(messages)), bad)) if keys is not None else None
         return pa.table([*values.columns, *self._beside(_without(messages, bad), keys)], schema=self._schema)
+
+    def _parsed(self, values: Values, bad: dict[int, str]) -> pa.Table:
+        spec = self._spec
+        if spec.format != "avro":
+            return values_table(values, self._values, spec.format, bad.setdefault)
+        return avro.avro_values(spec.avro_schema, spec.avro_header, spec.values).table(values, bad.setdefault)
 
     def _keys(self, messages: list[Message], bad: dict[int, str]) -> pa.Array | None:
         if not self._spec.key_column:

@@ -84,4 +84,21 @@ up in different epochs. The job stops instead.
 Run it under a new name, which begins with all partitions; or with order="agreed", which takes up
 partitions as they come. Nothing was lost: what was published stays.""",
     ),
+    "LS0529": Page(
+        "an Avro schema cannot be used",
+        """The text that avro_schema= has is not an Avro schema, has a part that no column of Spark can hold, or
+is not what schema= says. The message names the field.
+
+What can be read: a record whose fields are boolean, int, long, float, double, string, bytes, fixed and
+enum (a string), arrays, maps and records of these, and unions of null and one of them. Of the logical
+types date, decimal (up to 38 digits), timestamp-millis and -micros (timestamp), and
+local-timestamp-millis and -micros (timestamp_ntz); any other is read as the type below it.
+
+What cannot: a union of more than null and one type, a record that holds itself, a field that is always
+null, a record without fields, a fixed of no bytes.
+
+With schema= the columns have to be fields of the record, in any order, each with the type that follows
+from the Avro schema. Leave schema= out to have all of them, and change types in the job. For a schema
+that cannot be read, take the bytes with format="raw" and decode them in .map_batches(...).""",
+    ),
 }
