@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lockstep.bench.benches import Bench
 
 app = typer.Typer(
-    help="Measure failover, latency, throughput, epoch, store and hosts here. Exit code 1: a target was missed.",
+    help="Measure failover, latency, throughput, epoch, store, hosts and kafka here. Exit code 1: a target was missed.",
     no_args_is_help=True,
 )
 
@@ -49,7 +49,12 @@ _COMMANDS = {
         "(about 7 minutes; real Kafka and ZooKeeper).",
         "hosts --quick",
     ),
-    "all": ("All but hosts, one after the other.", "all --save"),
+    "kafka": (
+        "Topic to topic, beside the same query hand-written in PySpark with Spark's own connector "
+        "(about 6 minutes; real Kafka).",
+        "kafka --quick",
+    ),
+    "all": ("All but hosts and kafka, one after the other.", "all --save"),
 }
 _ALL = ["store", "epoch", "latency", "throughput", "failover"]
 

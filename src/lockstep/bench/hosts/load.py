@@ -35,10 +35,10 @@ _SAME_MOMENT_US = 20_000
 _WAIT_S = 20.0
 
 
-def make_topics(servers: str) -> None:
-    """The job's input and output."""
+def make_topics(servers: str, *names: str) -> None:
+    """Input and output."""
     admin = AdminClient({"bootstrap.servers": servers})
-    for asked in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (ORDERS, TOTALS)]).values():
+    for asked in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
         asked.result(_WAIT_S)
 
 
@@ -54,10 +54,11 @@ def order(seq: int) -> dict[str, Any]:
 class Feeder(threading.Thread):
     """Sends orders at a steady rate, and remembers when."""
 
-    def __init__(self, servers: str, per_s: float) -> None:
+    def __init__(self, servers: str, per_s: float, topic: str = ORDERS) -> None:
         super().__init__(name="feeder", daemon=True)
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "all"})
         self._per_s = per_s
+        self._topic = topic
         self._ended = threading.Event()
         self.begun_us = 0
         self.sent = 0
@@ -69,7 +70,7 @@ class Feeder(threading.Thread):
             due = round((wall_us() - self.begun_us) / US_PER_S * self._per_s)
             while self.sent < due:
                 value = json.dumps(order(self.sent)).encode()
-                self._producer.produce(ORDERS, value, partition=self.sent % PARTITIONS)
+                self._producer.produce(self._topic, value, partition=self.sent % PARTITIONS)
                 self.sent += 1
             self._producer.poll(0)
 
@@ -88,7 +89,7 @@ class Feeder(threading.Thread):
 class Observer(threading.Thread):
     """Reads what is committed, and notes when it was there."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, topic: str = TOTALS) -> None:
         super().__init__(name="observer", daemon=True)
         self._consumer = Consumer(
             {
@@ -100,7 +101,7 @@ class Observer(threading.Thread):
                 "fetch.wait.max.ms": 50,
             }
         )
-        self._consumer.subscribe([TOTALS])
+        self._consumer.subscribe([topic])
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._rows: list[tuple[int, dict[str, Any]]] = []

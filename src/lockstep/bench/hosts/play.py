@@ -1,4 +1,7 @@
-"""``python -m lockstep.bench.hosts.play FOLDER EVENTS``: the events, one after the other, in a network of its own."""
+"""``python -m lockstep.bench.hosts.play FOLDER EVENTS WARM_UP_S JARS``: the events in turn, in a network of its own.
+
+With the jars of Spark's own connector for Kafka, a host is killed under a hand-written query at the end.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,12 @@ from typing import Any
 
 from lockstep.bench.cluster import Cluster, cluster
 from lockstep.bench.gaps import disturbance
+from lockstep.bench.hosts.contrast import run_contrast, told
 from lockstep.bench.hosts.load import (
     JOB,
     JOB_TEXT,
+    ORDERS,
+    TOTALS,
     Feeder,
     Observer,
     check,
@@ -65,7 +71,7 @@ class Play:
     def __init__(self, there: Cluster, folder: Path) -> None:
         self._there = there
         self._say = say_to_stderr()
-        make_topics(there.kafka)
+        make_topics(there.kafka, ORDERS, TOTALS)
         text = JOB_TEXT.replace("SERVERS", there.kafka)
         self.run = JobRun(Run(JOB, text, replicas=2, store=there.store), folder)
         self.feeder, self.observer = Feeder(there.kafka, RATE), Observer(there.kafka)
@@ -282,15 +288,21 @@ def _parts(address: str) -> tuple[str, int]:
 def main() -> None:
     """Play the events that were asked for, and write down what was seen."""
     folder, names, warm_up_s = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
+    jars = sys.argv[4]
     project = folder / "project"
     project.mkdir(parents=True)
     with ExitStack() as stack:
-        play = Play(stack.enter_context(cluster(folder)), project)
+        there = stack.enter_context(cluster(folder))
+        play = Play(there, project)
         stack.callback(play.run.kill)
         play.begin(warm_up_s)
         for name in names:
             play.play(name)
         results = play.finish()
+        play.run.kill()
+        if jars:
+            results["by_hand"] = run_contrast(there, folder, jars, RATE, (warm_up_s, BEFORE_S, AFTER_S))
+            say_to_stderr()(told(results["by_hand"]))
     (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
 
 
