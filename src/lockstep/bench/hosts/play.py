@@ -12,8 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -285,21 +285,24 @@ def _parts(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _played(there: Cluster, project: Path, names: Sequence[str], warm_up_s: float) -> dict[str, Any]:
+    project.mkdir(parents=True)
+    play = Play(there, project)
+    try:
+        play.begin(warm_up_s)
+        for name in names:
+            play.play(name)
+        return play.finish()
+    finally:
+        play.run.kill()
+
+
 def main() -> None:
     """Play the events that were asked for, and write down what was seen."""
     folder, names, warm_up_s = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
     jars = sys.argv[4]
-    project = folder / "project"
-    project.mkdir(parents=True)
-    with ExitStack() as stack:
-        there = stack.enter_context(cluster(folder))
-        play = Play(there, project)
-        stack.callback(play.run.kill)
-        play.begin(warm_up_s)
-        for name in names:
-            play.play(name)
-        results = play.finish()
-        play.run.kill()
+    with cluster(folder) as there:
+        results = _played(there, folder / "project", names, warm_up_s)
         if jars:
             results["by_hand"] = run_contrast(there, folder, jars, RATE, (warm_up_s, BEFORE_S, AFTER_S))
             say_to_stderr()(told(results["by_hand"]))
