@@ -59,6 +59,12 @@ def _order() -> Bench:
     return run_order
 
 
+def _kafka() -> Bench:
+    from lockstep.bench.kafka.bench import run_kafka
+
+    return run_kafka
+
+
 BENCHES: dict[str, Callable[[], Bench]] = {
     "failover": _failover,
     "latency": _latency,
@@ -67,8 +73,9 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "epoch": _epoch,
     "hosts": _hosts,
     "order": _order,
+    "kafka": _kafka,
 }
-"""Name -> how to get it. Imported when it is run: three of them import Spark."""
+"""Name -> how to get it. Imported when it is run: most of them are long to load."""
 
 
 def run_bench(name: str, *, quick: bool, keep: bool, bench: Bench | None = None) -> Report:

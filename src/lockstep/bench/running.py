@@ -106,17 +106,7 @@ class JobRun(Child):
 
     def usage(self) -> Usage:
         """What supervisor and replicas use."""
-        cpu_s, memory_bytes = 0.0, 0
-        root = psutil.Process(self.pid)
-        for one in (root, *root.children(recursive=True)):
-            try:
-                with one.oneshot():
-                    times = one.cpu_times()
-                    cpu_s += times.user + times.system
-                    memory_bytes += one.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue
-        return Usage(cpu_s, memory_bytes)
+        return usage(self.pid)
 
     def stop(self) -> None:
         """Stop it as SIGTERM does, and give the store back."""
@@ -127,3 +117,18 @@ class JobRun(Child):
         """End everything at once, and give the store back."""
         super().kill()
         self.store.close()
+
+
+def usage(pid: int) -> Usage:
+    """What a process and all below it use."""
+    cpu_s, memory_bytes = 0.0, 0
+    root = psutil.Process(pid)
+    for one in (root, *root.children(recursive=True)):
+        try:
+            with one.oneshot():
+                times = one.cpu_times()
+                cpu_s += times.user + times.system
+                memory_bytes += one.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return Usage(cpu_s, memory_bytes)

@@ -66,12 +66,13 @@ def follow(query: StreamingQuery, batches: int, timeout_s: float = math.inf) -> 
         for one in query.recentProgress:
             report = json.loads(one.json)
             if report["numInputRows"]:
-                kept.setdefault(report["batchId"], _times(report))
+                kept.setdefault(report["batchId"], times(report))
         time.sleep(_POLL_S)
     return [kept[batch] for batch in sorted(kept)] if len(kept) >= batches else []
 
 
-def _times(report: dict[str, Any]) -> dict[str, Any]:
+def times(report: dict[str, Any]) -> dict[str, Any]:
+    """When the batch of a progress report began and ended, and how many records it had."""
     begun_s = datetime.fromisoformat(report["timestamp"]).timestamp()
     took_s = report["durationMs"]["triggerExecution"] / 1000
     return {"begun_s": begun_s, "ended_s": begun_s + took_s, "records": report["numInputRows"]}

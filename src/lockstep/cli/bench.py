@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from lockstep.bench.benches import Bench
 
 app = typer.Typer(
-    help="Measure failover, latency, throughput, epoch, store, hosts and order here. Exit code 1: a target was missed.",
+    help="Measure failover, latency, throughput, epoch, store, hosts, kafka and order here. "
+    "Exit code 1: a target was missed.",
     no_args_is_help=True,
 )
 
@@ -49,11 +50,16 @@ _COMMANDS = {
         "(about 7 minutes; real Kafka and ZooKeeper).",
         "hosts --quick",
     ),
+    "kafka": (
+        "Topic to topic, beside the same query hand-written in PySpark with Spark's own connector "
+        "(about 6 minutes; real Kafka).",
+        "kafka --quick",
+    ),
     "order": (
         "Epochs agreed on beside epochs derived from Kafka, with kills; needs Kafka and ZooKeeper (about 25 minutes).",
         "order --quick",
     ),
-    "all": ("All but hosts and order, one after the other.", "all --save"),
+    "all": ("All but hosts, kafka and order, one after the other.", "all --save"),
 }
 _ALL = ["store", "epoch", "latency", "throughput", "failover"]
 

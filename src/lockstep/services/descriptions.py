@@ -17,8 +17,13 @@ NODES_MAX = 5
 """More tells nothing new on one machine, and each node of Kafka takes 180 MB."""
 HOST = "127.0.0.1"
 
+Jar = tuple[str, str, str]
+"""Group, name and version, as Maven has them."""
 KAFKA_VERSION = "4.3.1"
-KAFKA_JARS = (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36"))
+KAFKA_JARS: tuple[Jar, ...] = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
 _KAFKA_CLUSTER = "bG9ja3N0ZXAtc2VydmljZQ"
 """Sixteen bytes. Fixed: one that is made up may begin with "-", which Kafka's own tool takes for an option."""
 SPARK_WORKER_CORES, SPARK_WORKER_MEMORY = 2, "2g"
@@ -139,12 +144,24 @@ def kafka_pom() -> str:
     >>> "<artifactId>kafka_2.13</artifactId>" in kafka_pom()
     True
     """
+    return jars_pom(KAFKA_JARS)
+
+
+def jars_pom(jars: Sequence[Jar], *, alone: bool = False) -> str:
+    """What Maven's client is given to fetch these jars with everything that they need, or ``alone``.
+
+    >>> "<exclusion>" in jars_pom([("g", "a", "1")]), "<exclusion>" in jars_pom([("g", "a", "1")], alone=True)
+    (False, True)
+    """
+    every = "<groupId>*</groupId><artifactId>*</artifactId>"
+    without = f"<exclusions><exclusion>{every}</exclusion></exclusions>" if alone else ""
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in KAFKA_JARS
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+        f"{without}</dependency>"
+        for group, name, version in jars
     )
     return (
-        "<project><modelVersion>4.0.0</modelVersion><groupId>lockstep</groupId><artifactId>kafka-jars</artifactId>"
+        "<project><modelVersion>4.0.0</modelVersion><groupId>lockstep</groupId><artifactId>jars</artifactId>"
         f"<version>1</version><dependencies>{dependencies}</dependencies></project>\n"
     )
 

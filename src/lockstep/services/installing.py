@@ -29,19 +29,31 @@ _PACKAGES: dict[Kind, tuple[str, ...]] = {
 
 
 def fetch_kafka(say: Say) -> None:
-    """Have Maven's client copy the jars into the cache, unless they are there. One process does it, others wait."""
-    jars = kafka_jars()
+    """Have Maven's client copy the jars into the cache, unless they are there."""
+    fetch_jars(
+        kafka_jars(),
+        kafka_pom(),
+        "Kafka",
+        lambda: say("kafka: fetching its jars with mvn (44 MB, about a minute, once)"),
+    )
+
+
+def fetch_jars(jars: Path, pom: str, what: str, begun: Callable[[], object]) -> None:
+    """Have Maven's client copy what ``pom`` asks for into a folder, unless it is there.
+
+    One process does it, others wait. ``begun`` is called if there is something to fetch.
+    """
     jars.parent.mkdir(parents=True, exist_ok=True)
     with (jars.parent / f"{jars.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if jars.is_dir():
             return
-        say("kafka: fetching its jars with mvn (44 MB, about a minute, once)")
+        begun()
         with tempfile.TemporaryDirectory(dir=jars.parent, prefix=f"{jars.name}-") as scratch:
-            pom, fresh = Path(scratch, "pom.xml"), Path(scratch, "jars")
-            pom.write_text(kafka_pom(), encoding="utf-8")
+            asked, fresh = Path(scratch, "pom.xml"), Path(scratch, "jars")
+            asked.write_text(pom, encoding="utf-8")
             scope = ("-DincludeScope=runtime", f"-DoutputDirectory={fresh}")
-            _run(("mvn", "-B", "-q", "-f", str(pom), _COPY_JARS, *scope), FETCH_TIMEOUT_S, "Kafka")
+            _run(("mvn", "-B", "-q", "-f", str(asked), _COPY_JARS, *scope), FETCH_TIMEOUT_S, what)
             fresh.rename(jars)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from lockstep.bench.hosts.load import JOB_TEXT
 from lockstep.bench.hosts.play import AFTER_S, BEFORE_S, EVENTS, RATE, RESULTS
+from lockstep.bench.kafka.connector import connector_jars
 from lockstep.bench.report import Figures, Report, Verdict
-from lockstep.bench.statistics import percentile
+from lockstep.bench.statistics import Row, percentile
 from lockstep.bench.workspace import Say
 from lockstep.errors import RunError
 from lockstep.services.hosts import obstacle, own_network
@@ -26,16 +27,20 @@ LEADER_RATIO_LIMIT = 1.5
 def run_hosts(folder: Path, say: Say, *, quick: bool) -> Report:
     """All events once, or with ``quick`` the two shortest."""
     events = ("host", "coordinator") if quick else ("host", "host", "cable", "leader", "coordinator", "coordinator")
-    return _report(played(folder, say, events, 15.0 if quick else WARM_UP_S), quick=quick)
+    jars = connector_jars(say) or ""
+    return _report(played(folder, say, events, 15.0 if quick else WARM_UP_S, jars), quick=quick)
 
 
-def played(folder: Path, say: Say, events: tuple[str, ...] = EVENTS, warm_up_s: float = 20.0) -> dict[str, Any]:
-    """Play events in a network of its own, or without one where that is not permitted."""
+def played(
+    folder: Path, say: Say, events: tuple[str, ...] = EVENTS, warm_up_s: float = 20.0, jars: str = ""
+) -> dict[str, Any]:
+    """Play events in a network of its own, or without one where that is not permitted; with the jars of Spark's own
+    connector, one under a hand-written query too."""
     why_not = obstacle()
     if why_not is not None:
         say(f"three folders stand for three hosts on this machine: {why_not}")
     network = own_network() if why_not is None else []
-    words = [sys.executable, "-m", "lockstep.bench.hosts.play", str(folder), ",".join(events), str(warm_up_s)]
+    words = [sys.executable, "-m", "lockstep.bench.hosts.play", str(folder), ",".join(events), str(warm_up_s), jars]
     done = subprocess.run([*network, *words], check=False, stdout=sys.stderr)
     if done.returncode != 0:
         raise RunError(
@@ -84,11 +89,41 @@ def _report(found: dict[str, Any], *, quick: bool) -> Report:
         },
         tables=[
             *(Figures(f"event {number}: {row['event']}", [row]) for number, row in enumerate(rows, start=1)),
+            *_beside(found),
             Figures("output against an independent computation", [output]),
         ],
         verdicts=_verdicts(found),
-        notes=[one["text"] for one in found["events"]] + check["complaints"],
+        notes=_notes(found) + check["complaints"],
     )
+
+
+def _beside(found: dict[str, Any]) -> list[Figures]:
+    """A killed host under Lockstep, and under hand-written PySpark."""
+    ours = [{"query": "lockstep, two replicas", **one} for one in found["events"] if one["name"] == "host"]
+    if "by_hand" not in found or not ours:
+        return []
+    by_hand = {"query": "by hand, a loop starts it again on another host", **found["by_hand"]}
+    rows: list[Row] = [
+        {
+            "query": one["query"],
+            "gap_p99_before_s": one["before_p99_s"],
+            "gap_max_after_s": one["after_max_s"],
+            "ratio": one["ratio"],
+        }
+        for one in (*ours, by_hand)
+    ]
+    return [Figures("a host killed, beside hand-written PySpark", rows)]
+
+
+def _notes(found: dict[str, Any]) -> list[str]:
+    notes = [one["text"] for one in found["events"]]
+    if by_hand := found.get("by_hand"):
+        return [
+            *notes,
+            f"by hand: Spark's own connector, which writes at least once ({by_hand['repeated']} rows came twice, "
+            f"{by_hand['lost']} totals wrong); its checkpoint is in a folder that all hosts see",
+        ]
+    return [*notes, "without hand-written PySpark beside it: Spark's own connector for Kafka could not be had"]
 
 
 def _verdicts(found: dict[str, Any]) -> list[Verdict]:

@@ -34,14 +34,14 @@ _ONLY_SERIOUS = 2
 """Of what the client says: lost connections are what the play is about."""
 
 
-def make_topics(servers: str) -> None:
-    """The job's input and output."""
+def make_topics(servers: str, *names: str) -> None:
+    """Input and output."""
     library()
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": servers})
-    for asked in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (ORDERS, TOTALS)]).values():
+    for asked in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
         asked.result(_WAIT_S)
 
 
@@ -57,7 +57,7 @@ def order(seq: int) -> dict[str, Any]:
 class Feeder(threading.Thread):
     """Sends orders at a steady rate, and remembers when."""
 
-    def __init__(self, servers: str, per_s: float) -> None:
+    def __init__(self, servers: str, per_s: float, topic: str = ORDERS) -> None:
         super().__init__(name="feeder", daemon=True)
         from confluent_kafka import Producer
 
@@ -65,6 +65,7 @@ class Feeder(threading.Thread):
             {"bootstrap.servers": servers, "linger.ms": 5, "acks": "all", "log_level": _ONLY_SERIOUS}
         )
         self._per_s = per_s
+        self._topic = topic
         self._ended = threading.Event()
         self.begun_us = 0
         self.sent = 0
@@ -76,7 +77,7 @@ class Feeder(threading.Thread):
             due = round((wall_us() - self.begun_us) / US_PER_S * self._per_s)
             while self.sent < due:
                 value = json.dumps(order(self.sent)).encode()
-                self._producer.produce(ORDERS, value, partition=self.sent % PARTITIONS)
+                self._producer.produce(self._topic, value, partition=self.sent % PARTITIONS)
                 self.sent += 1
             self._producer.poll(0)
 
@@ -95,7 +96,7 @@ class Feeder(threading.Thread):
 class Observer(threading.Thread):
     """Reads what is committed, and notes when it was there."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, topic: str = TOTALS) -> None:
         super().__init__(name="observer", daemon=True)
         from confluent_kafka import Consumer
 
@@ -110,7 +111,7 @@ class Observer(threading.Thread):
                 "log_level": _ONLY_SERIOUS,
             }
         )
-        self._consumer.subscribe([TOTALS])
+        self._consumer.subscribe([topic])
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._rows: list[tuple[int, dict[str, Any]]] = []

@@ -1,4 +1,7 @@
-"""``python -m lockstep.bench.hosts.play FOLDER EVENTS``: the events, one after the other, in a network of its own."""
+"""``python -m lockstep.bench.hosts.play FOLDER EVENTS WARM_UP_S JARS``: the events in turn, in a network of its own.
+
+With the jars of Spark's own connector for Kafka, a host is killed under a hand-written query at the end.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lockstep.bench.cluster import Cluster, cluster
 from lockstep.bench.gaps import disturbance
+from lockstep.bench.hosts.contrast import run_contrast, told
 from lockstep.bench.hosts.load import (
     JOB,
     JOB_TEXT,
+    ORDERS,
+    TOTALS,
     Feeder,
     Observer,
     check,
@@ -66,7 +72,7 @@ class Play:
     def __init__(self, there: Cluster, folder: Path) -> None:
         self._there = there
         self._say = say_to_stderr()
-        make_topics(there.kafka)
+        make_topics(there.kafka, ORDERS, TOTALS)
         text = JOB_TEXT.replace("SERVERS", there.kafka)
         self.run = JobRun(Run(JOB, text, replicas=2, store=there.store), folder)
         self.feeder, self.observer = Feeder(there.kafka, RATE), Observer(there.kafka)
@@ -282,18 +288,27 @@ def _parts(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def main() -> None:
-    """Play the events that were asked for, and write down what was seen."""
-    folder, names, warm_up_s = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
-    project = folder / "project"
+def _played(there: Cluster, project: Path, names: Sequence[str], warm_up_s: float) -> dict[str, Any]:
     project.mkdir(parents=True)
-    with ExitStack() as stack:
-        play = Play(stack.enter_context(cluster(folder)), project)
-        stack.callback(play.run.kill)
+    play = Play(there, project)
+    try:
         play.begin(warm_up_s)
         for name in names:
             play.play(name)
-        results = play.finish()
+        return play.finish()
+    finally:
+        play.run.kill()
+
+
+def main() -> None:
+    """Play the events that were asked for, and write down what was seen."""
+    folder, names, warm_up_s = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
+    jars = sys.argv[4]
+    with cluster(folder) as there:
+        results = _played(there, folder / "project", names, warm_up_s)
+        if jars:
+            results["by_hand"] = run_contrast(there, folder, jars, RATE, (warm_up_s, BEFORE_S, AFTER_S))
+            say_to_stderr()(told(results["by_hand"]))
     (folder / RESULTS).write_text(json.dumps(results), encoding="utf-8")
 
 

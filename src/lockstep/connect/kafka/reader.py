@@ -11,7 +11,16 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lockstep.connect.kafka.client import AWAY_S, CALL_S, away, consumer_settings, kafka_trouble, library, patiently
+from lockstep.connect.kafka.client import (
+    AWAY_S,
+    CALL_S,
+    Settings,
+    away,
+    consumer_settings,
+    kafka_trouble,
+    library,
+    patiently,
+)
 from lockstep.connect.kafka.specs import KafkaSource
 from lockstep.errors import ConnectError
 
@@ -21,6 +30,14 @@ if TYPE_CHECKING:
 BATCH_RECORDS = 20_000
 BATCH_BYTES = 16 << 20
 """Large records come in smaller batches: so much is asked for at once, by the size of those before."""
+_READING_AHEAD: Settings = {
+    "queued.max.messages.kbytes": 32_768,
+    # The next range is often another worker's, and what was read ahead is thrown away: one batch, not 100,000 records.
+    "queued.min.messages": BATCH_RECORDS,
+    # A client that has read enough ahead looks again after this. After a second, it has been sent elsewhere meanwhile.
+    "fetch.queue.backoff.ms": 20,
+    "fetch.wait.max.ms": 5,
+}
 _FIRST_RECORDS = 1_000
 _SMALL_RECORDS = 5_000
 _WAIT_S = 0.5
@@ -32,9 +49,7 @@ class PartitionReader:
 
     def __init__(self, spec: KafkaSource) -> None:
         self._spec = spec
-        self._consumer: Consumer = library().Consumer(
-            {**consumer_settings(spec), "queued.max.messages.kbytes": 32_768, "fetch.wait.max.ms": 5}
-        )
+        self._consumer: Consumer = library().Consumer({**consumer_settings(spec), **_READING_AHEAD})
         self._next: tuple[int, int] | None = None
         self._left: list[Message] = []
         """Taken from the consumer, and beyond the range that was read."""
