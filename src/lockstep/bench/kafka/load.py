@@ -8,14 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+
+from lockstep.connect.kafka.client import library
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
 
 ORDERS = "orders"
 PARTITIONS = 2
@@ -45,6 +47,10 @@ def _user(seq: int) -> str:
 
 def make_topics(servers: str, *names: str) -> None:
     """Topics of two partitions."""
+    library()
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
     admin = AdminClient({"bootstrap.servers": servers})
     for asked in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
         asked.result(_WAIT_S)
@@ -52,7 +58,9 @@ def make_topics(servers: str, *names: str) -> None:
 
 def fill(servers: str, records: int) -> None:
     """Send so many orders, to the partitions in turn."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    producer = library().Producer(
+        {"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
+    )
     for seq in range(records):
         producer.produce(ORDERS, json.dumps(order(seq)).encode(), partition=seq % PARTITIONS)
         if seq % _AT_ONCE == 0:
@@ -64,8 +72,8 @@ def fill(servers: str, records: int) -> None:
 def committed(servers: str, topic: str) -> pa.Table:
     """All rows of a topic, as a reader of committed records sees them."""
     settings = {"group.id": "bench", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = Consumer({"bootstrap.servers": servers, "enable.auto.commit": False, **settings})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    consumer: Consumer = library().Consumer({"bootstrap.servers": servers, "enable.auto.commit": False, **settings})
+    consumer.assign([library().TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     try:
         return table(list(_values(consumer)))
     finally:
@@ -84,10 +92,10 @@ def _values(consumer: Consumer) -> Iterator[bytes]:
             error = one.error()
             if error is None:
                 yield one.value() or b"{}"
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif error.code() == library().KafkaError._PARTITION_EOF:
                 ended += 1
             else:
-                raise KafkaException(error)
+                raise library().KafkaException(error)
 
 
 def table(values: Sequence[bytes]) -> pa.Table:
