@@ -206,6 +206,7 @@ class HostAgent(Agent):
                 print(f"not announced: {error}", file=sys.stderr, flush=True)
             self._ended.wait(ANNOUNCE_INTERVAL_S)
         try:
+            registry.withdraw(self._host.name)
             registry.close()
         except LockstepError as error:
             print(f"not withdrawn: {error}", file=sys.stderr, flush=True)
