@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import sys
 import threading
@@ -23,9 +24,11 @@ from lockstep.control.agents import AgentProcesses
 from lockstep.control.host_directory import HostDirectory
 from lockstep.errors import LockstepError, RunError
 from lockstep.runtime.desired_run import LEASE, DesiredRun, note_desired, note_stopped
+from lockstep.security import TlsFiles
 from lockstep.store.opening import address_in, open_hosts, open_store
 from lockstep.store.protocols import Store
 from tests.unit.agent.pretended import PretendedMachine
+from tests.unit.transfer.hosts_for_transfer import certificates
 
 TOKEN = "t" * 43
 WAITS = "import sys, time; print(sys.argv[1:], flush=True); time.sleep(600)"
@@ -41,15 +44,15 @@ def until(condition: Callable[[], bool]) -> None:
 class Served:
     """A host whose replicas are none, and whose candidates wait for ever."""
 
-    def __init__(self, name: str, folder: Path, store: str) -> None:
+    def __init__(self, name: str, folder: Path, store: str, tls: TlsFiles | None = None) -> None:
         self.machine = PretendedMachine()
         listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        self.address = f"{'https' if tls else 'http'}://127.0.0.1:{listening.getsockname()[1]}"
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.agent = HostAgent(Host(name, folder, store, self.address, HostSettings()))
         self.taken_up = self.agent.prepare()
-        serve = lambda: self.agent.serve_host(listening, TOKEN, None)  # noqa: E731
+        serve = lambda: self.agent.serve_host(listening, TOKEN, tls.for_serving() if tls else None)  # noqa: E731
         self.thread = threading.Thread(target=serve, daemon=True)
         self.thread.start()
 
@@ -174,6 +177,21 @@ def test_a_host_that_is_started_again_takes_up_what_is_still_wanted_and_forgets_
     scene.hosts.pop("h1").end()
     note_stopped(scene.store)
     assert scene.serve("h1").taken_up == []
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates; Debian's package openssl")
+def test_with_certificates_hosts_talk_over_tls_and_nobody_without_one_is_heard(scene: Scene, tmp_path: Path) -> None:
+    tls = certificates(tmp_path / "certificates")
+    scene.hosts["h1"] = served = Served("h1", tmp_path / "h1", scene.address, tls)
+    client = AgentClient(Contact(served.address, TOKEN, "", "h1", tls=tls), "job", 1)
+    client.take_up(asdict(scene.order))
+    assert client.listed()[0] == []
+    client.close()
+    plain = Contact(served.address.replace("https:", "http:"), TOKEN, "", "h1")
+    stranger = AgentClient(plain, "job", 1)
+    with pytest.raises(LockstepError, match="LS068"):
+        stranger.listed()
+    stranger.close()
 
 
 def test_an_agent_that_has_forgotten_a_job_counts_as_gone(scene: Scene) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.runtime.transfer.manifest import Wanted
 from lockstep.runtime.transfer.offers import Offers, Peer
 from lockstep.runtime.transfer.serving import Answer, answer
+from lockstep.security import TlsFiles
 from lockstep.store.protocols import Holder
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
 
@@ -147,3 +149,16 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {
         name: path.read_bytes() for name, path in files.items() if not name.endswith("/metadata") or "state" in name
     }
+
+
+def certificates(folder: Path) -> TlsFiles:
+    """An authority and a certificate of it for 127.0.0.1."""
+    folder.mkdir()
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made = ["openssl", "req", "-x509", *key, "-days", "2"]
+    authority = [*made, "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"]
+    signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1"]
+    host = [*made, *signed, "-addext", "basicConstraints=critical,CA:FALSE", "-subj", "/CN=host"]
+    for command in (authority, [*host, "-keyout", "host.key", "-out", "host.pem"]):
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    return TlsFiles(folder / "host.pem", folder / "host.key", folder / "ca.pem")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +23,7 @@ from lockstep.security import TlsFiles
 from lockstep.store.protocols import Holder, Progress, Store
 from lockstep.store.sqlite_store import open_store
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
-from tests.unit.transfer.hosts_for_transfer import PLAN, TOKEN, WANTED, Server, serving, tree
+from tests.unit.transfer.hosts_for_transfer import PLAN, TOKEN, WANTED, Server, certificates, serving, tree
 
 JOB = "job"
 
@@ -154,24 +153,11 @@ def test_another_environment_is_refused(cluster: Cluster) -> None:
         cluster.folders().copy(0, "r0")
 
 
-def _certificates(folder: Path) -> TlsFiles:
-    """An authority and a certificate of it for 127.0.0.1."""
-    folder.mkdir()
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made = ["openssl", "req", "-x509", *key, "-days", "2"]
-    authority = [*made, "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"]
-    signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1"]
-    host = [*made, *signed, "-addext", "basicConstraints=critical,CA:FALSE", "-subj", "/CN=host"]
-    for command in (authority, [*host, "-keyout", "host.key", "-out", "host.pem"]):
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
-    return TlsFiles(folder / "host.pem", folder / "host.key", folder / "ca.pem")
-
-
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates; Debian's package openssl")
 def test_hosts_with_certificates_of_one_authority_talk_over_tls_and_others_do_not(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, foreign = _certificates(tmp_path / "ours"), _certificates(tmp_path / "foreign")
+    ours, foreign = certificates(tmp_path / "ours"), certificates(tmp_path / "foreign")
     peers = PeersOfStore(cluster.there, lambda job: cluster.store)
     monkeypatch.setenv("LOCKSTEP_TOKEN", TOKEN)
     with Offers(tmp_path / "offers", peers) as offers, serving(offers, TOKEN, ours.for_serving()) as server:
