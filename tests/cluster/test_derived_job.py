@@ -187,6 +187,7 @@ def test_neither_the_store_away_nor_a_kill_is_seen_in_the_output(
     assert {one["replica"] for one in json.loads(said.stdout)["replicas"]} == {"r0", "r1"}
 
 
+@pytest.mark.long
 def test_a_locked_store_and_a_crash_of_everything_are_not_seen_in_the_output(
     broker: Broker, started: Callable[..., tuple[JobRun, Clicks, str]]
 ) -> None:
