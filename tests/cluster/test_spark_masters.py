@@ -17,6 +17,7 @@ from tests.cluster import spark_hosts_scenario
 from tests.cluster.spark_job import JOB, LIMIT, expected, newest, text
 
 
+@pytest.mark.long
 def test_a_job_goes_on_when_an_executor_and_a_worker_die_and_is_refused_without_a_shared_disk(tmp_path: Path) -> None:
     if (why_not := obstacle() or services.missing("spark")) is not None:
         pytest.skip(why_not)
