@@ -11,7 +11,6 @@ from pathlib import Path
 
 from lockstep import services
 from lockstep.services.hosts import HERE, Host, hosts
-from lockstep.services.readiness import zookeeper_mode
 
 TIMEOUT_S = 60.0
 MODES = """
@@ -42,7 +41,7 @@ def main(folder: Path) -> dict[str, object]:
     seen: dict[str, object] = {"here": HERE}
     with hosts(3, folder) as made, services.running("zookeeper=3", folder=folder / "services", on=made) as there:
         nodes = there["zookeeper"].nodes
-        mode = {node.name: (lambda node=node: zookeeper_mode(*_parts(node))) for node in nodes}
+        mode = {node.name: node.zookeeper_mode for node in nodes}
         leader = next(node for node in nodes if mode[node.name]() == "leader")
         others = [node for node in nodes if node is not leader]
         assert leader.host is not None
@@ -71,11 +70,6 @@ def main(folder: Path) -> dict[str, object]:
 def _host(node: services.Node) -> Host:
     assert node.host is not None
     return node.host
-
-
-def _parts(node: services.Node) -> tuple[str, int]:
-    host, port = node.address.rsplit(":", 1)
-    return host, int(port)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def main(folder: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    faulthandler = threading.Timer(1500, lambda: sys.exit(3))
-    faulthandler.daemon = True
-    faulthandler.start()
+    watchdog = threading.Timer(1500, lambda: sys.exit(3))
+    watchdog.daemon = True
+    watchdog.start()
     print(json.dumps(main(Path(sys.argv[1]))))

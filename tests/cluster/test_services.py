@@ -14,7 +14,7 @@ import pytest
 
 from lockstep import services
 from lockstep.services.descriptions import Kind
-from lockstep.services.readiness import kafka_brokers, postgres_answers, zookeeper_mode
+from lockstep.services.readiness import kafka_brokers, postgres_answers
 
 GONE_TIMEOUT_S = 10.0
 
@@ -30,13 +30,13 @@ def test_all_three_answer_and_an_ensemble_outlives_its_leader(tmp_path: Path) ->
     with services.running("kafka", "zookeeper=3", "postgres", folder=tmp_path) as there:
         assert kafka_brokers("127.0.0.1", there["kafka"].nodes[0].port) == 1
         assert postgres_answers("127.0.0.1", there["postgres"].nodes[0].port)
-        modes = {node: zookeeper_mode("127.0.0.1", node.port) for node in there["zookeeper"].nodes}
+        modes = {node: node.zookeeper_mode() for node in there["zookeeper"].nodes}
         assert sorted(modes.values()) == ["follower", "follower", "leader"]
         leader = next(node for node, mode in modes.items() if mode == "leader")
         leader.kill()
         others = [node for node in modes if node is not leader]
         deadline_s = time.monotonic() + 30
-        while sorted(zookeeper_mode("127.0.0.1", node.port) for node in others) != ["follower", "leader"]:
+        while sorted(node.zookeeper_mode() for node in others) != ["follower", "leader"]:
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
         pids = [node.pid for service in there.values() for node in service.nodes]

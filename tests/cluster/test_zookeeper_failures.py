@@ -17,7 +17,6 @@ from kazoo.exceptions import ConnectionLoss
 
 from lockstep.errors import StoreError
 from lockstep.services import Node, Service
-from lockstep.services.readiness import zookeeper_mode
 from lockstep.store.opening import open_store
 from lockstep.store.patience import patience
 from lockstep.store.protocols import Store
@@ -56,7 +55,7 @@ def start() -> Iterator[Start]:
 
 
 def leader(zookeeper: Service) -> Node:
-    return next(node for node in zookeeper.nodes if zookeeper_mode("127.0.0.1", node.port) == "leader")
+    return next(node for node in zookeeper.nodes if node.zookeeper_mode() == "leader")
 
 
 def longest_s(times: list[float]) -> float:

@@ -23,14 +23,12 @@ from lockstep.bench.observer import read_seen_epochs
 from lockstep.bench.report import Figures, Report, Verdict
 from lockstep.bench.running import SINK_FOLDER, JobRun, Run
 from lockstep.bench.statistics import Row, percentile
+from lockstep.bench.topics import PARTITIONS, make_topics
 from lockstep.bench.workspace import Say
 from lockstep.clock import US_PER_S, wall_us
-from lockstep.connect.kafka.client import library
 from lockstep.connect.reading import Reader, read
-from lockstep.services.readiness import zookeeper_mode
 
 RATE = 500.0
-PARTITIONS = 2
 INTERVAL_S = 0.3
 BEFORE_S = 15.0
 AFTER_S = 15.0
@@ -101,7 +99,7 @@ def run_order(folder: Path, say: Say, *, quick: bool) -> Report:
 
 def _measured(plan: Plan, folder: Path, there: Mapping[str, services.Service], say: Say) -> Outcome:
     topic, servers = f"order-{plan.order}-{plan.replicas}", there["kafka"].address
-    _make_topic(servers, topic)
+    make_topics(servers, topic, config={"message.timestamp.type": "LogAppendTime"})
     text = JOB_TEXT.replace("TOPIC", topic).replace("SERVERS", servers)
     # A spare boots for a minute or more, beside one run's steady time and not beside another's: none has one.
     settings = {"order": plan.order, "epoch_interval_s": str(INTERVAL_S), "compact_sinks": "false", "spares": "0"}
@@ -161,7 +159,7 @@ class _Ordered:
     def kill_leader(self) -> Disturbance:
         """Kill -9 the ensemble's leader; it comes back as a follower afterwards."""
         nodes = self._there["zookeeper"].nodes
-        leader = next(node for node in nodes if zookeeper_mode("127.0.0.1", node.port) == "leader")
+        leader = next(node for node in nodes if node.zookeeper_mode() == "leader")
         self._watch(BEFORE_S)
         at_us = wall_us()
         leader.kill()
@@ -229,17 +227,6 @@ def waits_ms(reader: Reader, seen: Sequence[SeenEpoch]) -> list[float]:
         appended = pc.cast(reader.table(epoch)["appended"], pa.int64()).to_pylist()
         waited += [(seen_us - at_us) / 1000 for at_us in appended]
     return waited
-
-
-def _make_topic(servers: str, topic: str) -> None:
-    library()
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
-    wanted = NewTopic(topic, PARTITIONS, 1, config={"message.timestamp.type": "LogAppendTime"})
-    for asked in admin.create_topics([wanted]).values():
-        asked.result(30)
 
 
 def _report(outcomes: Sequence[Outcome], *, quick: bool) -> Report:

@@ -45,13 +45,11 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """One side, once: its batches, the first of them to warm up, and what came out."""
+class Batches:
+    """What one side did in one turn, the first batches to warm up."""
 
-    side: str
     warm_up: Sequence[Step]
     steps: Sequence[Step]
-    rows: pa.Table | None
 
     @property
     def records_per_s(self) -> float:
@@ -62,6 +60,14 @@ class Turn:
     def cold_records_per_s(self) -> float:
         """The whole input, from the beginning of the first batch."""
         return rate([*self.warm_up, *self.steps], self.warm_up[0].begun_s)
+
+
+@dataclass(frozen=True)
+class Turn(Batches):
+    """One side, once: its batches and what came out."""
+
+    side: str
+    rows: pa.Table | None
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ def _ours(source: Path, place: Path, size: Sales, variant: Variant) -> Turn:
     reader = Reader(place / SINK_FOLDER)
     sealed_s = {one.epoch: one.epoch_time_us / US_PER_S for one in reader.publications()}
     steps = [Step(sealed_s[one.epoch], one.published_us / US_PER_S, one.records) for one in publications if one.records]
-    return Turn(OURS, *split(steps, size.warm_up_records), _compared(read(place / SINK_FOLDER), variant))
+    return Turn(*split(steps, size.warm_up_records), OURS, _compared(read(place / SINK_FOLDER), variant))
 
 
 def _published(job: JobRun) -> int:
@@ -191,7 +197,7 @@ def _by_hand(source: Path, place: Path, size: Sales, variant: Variant) -> Turn:
     reports = json.loads((out / "result.json").read_text(encoding="utf-8"))["reports"]
     rows = pa.concat_tables([pq.read_table(path) for path in sorted(out.glob("batch-*"))])
     steps = [Step(**report) for report in reports]
-    return Turn(BY_HAND, *split(steps, size.warm_up_records), _compared(rows, variant))
+    return Turn(*split(steps, size.warm_up_records), BY_HAND, _compared(rows, variant))
 
 
 def _window_count(source: Path) -> int:

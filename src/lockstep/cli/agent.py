@@ -54,8 +54,8 @@ def agent(
     """
     from lockstep.agent.host import Host, HostAgent
     from lockstep.config import load_settings
-    from lockstep.runtime.transfer.snapshots import tls_files
-    from lockstep.security import check_listening, load_token
+    from lockstep.runtime.transfer.snapshots import host_token, tls_files
+    from lockstep.security import check_listening
     from lockstep.store.names import checked_name
     from lockstep.store.opening import embedded_folder
 
@@ -71,10 +71,11 @@ def agent(
             hint="lockstep agent --store zookeeper://HOST:2181/lockstep (`lockstep services up zookeeper` starts one).",
         )
     called = checked_name("host", name or platform.node())
-    token = load_token(Path(settings.hosts.token_file).expanduser() if settings.hosts.token_file else None)
+    token = host_token(settings.hosts)
     tls = tls_files(settings.hosts)
     listening = _listening(listen, has_token=token is not None, settings=settings.hosts)
     host, port = listening.getsockname()[:2]
+    # By its address too: what a name leads to may be another one than it says.
     check_listening(host, has_token=token is not None, asks_for_certificates=tls is not None)
     reached = f"{'https' if tls is not None else 'http'}://{host}:{port}"
     one = HostAgent(Host(called, place, address, reached, settings.hosts))

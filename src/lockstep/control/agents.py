@@ -30,7 +30,6 @@ SILENT_PAUSE_S = 1.0
 SILENT_S_MAX = 60.0
 """One that is silent for so long is taken for gone, if there are others."""
 FIRST_LOOK_S = 15.0
-LOOK_S = 1.0
 PATIENCE_S = 5.0
 """For processes that are not adopted to finish their epoch."""
 _POLL_S = 0.05
@@ -163,8 +162,8 @@ class _Host:
         self.known[process.handle] = process
         return process
 
-    def look(self, timeout_s: float) -> None:
-        listed, self.memory_free_bytes = self.client.listed(timeout_s)
+    def look(self) -> None:
+        listed, self.memory_free_bytes = self.client.listed()
         self.silent_since_s = None
         seen = {one.handle: one for one in listed}
         for handle, process in list(self.known.items()):
@@ -265,7 +264,7 @@ class AgentProcesses:
             if self._elapsed_s() < host.next_look_s:
                 continue
             try:
-                host.look(LOOK_S)
+                host.look()
             except AgentGone as error:
                 told.append(self._lose(name, str(error.why)))
             except AgentSilent as error:

@@ -21,8 +21,7 @@ from lockstep.connect.tables import TABLES
 from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.runtime.desired_run import DesiredRun
 from lockstep.runtime.spark.environment import environment_hash
-from lockstep.runtime.transfer.snapshots import tls_files
-from lockstep.security import load_token
+from lockstep.runtime.transfer.snapshots import host_token, tls_files
 from lockstep.store.opening import open_hosts
 from lockstep.store.protocols import Store
 
@@ -37,7 +36,7 @@ class HostDirectory:
     def __init__(self, order: DesiredRun, term: int, folder: Path, store: Store) -> None:
         self._order, self._term, self._folder, self._store = order, term, folder, store
         hosts = order.parsed_settings().hosts
-        self._token = load_token(Path(hosts.token_file).expanduser() if hosts.token_file else None) or ""
+        self._token = host_token(hosts) or ""
         self._tls = tls_files(hosts)
         self._registry = open_hosts(order.store)
         self._ready: dict[str, Contact] = {}
@@ -141,15 +140,6 @@ class HostDirectory:
         with tempfile.TemporaryDirectory(prefix="lockstep-bundle-") as scratch:
             file = Path(scratch) / "bundle.zip"
             client.put_bundle(bundle_id(parts), file, pack(self._folder, parts, file))
-
-
-def announced_hosts(address: str) -> dict[str, dict[str, Any]]:
-    """The hosts whose agents are announced at a store now."""
-    registry = open_hosts(address)
-    try:
-        return registry.hosts()
-    finally:
-        registry.close()
 
 
 def _misfit(about: Mapping[str, Any]) -> str | None:

@@ -25,7 +25,7 @@ from lockstep.control.agents import AgentProcesses, Directory, Found, end_others
 from lockstep.control.claiming import Claim, claim_anywhere, claim_here, runs_already
 from lockstep.control.compacting import Compactor
 from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned
-from lockstep.control.host_directory import HostDirectory, announced_hosts
+from lockstep.control.host_directory import HostDirectory
 from lockstep.control.job_agent import JobAgent
 from lockstep.control.order import settle_order
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
@@ -46,7 +46,7 @@ from lockstep.runtime.state.folders import standings
 from lockstep.runtime.state.recovery import state_at
 from lockstep.runtime.steps import run
 from lockstep.store.home import job_folder
-from lockstep.store.opening import absolute, lock_file, open_store
+from lockstep.store.opening import absolute, announced_hosts, lock_file, open_store
 from lockstep.store.protocols import Store
 
 WANTED_LOOK_S = 1.0
@@ -183,8 +183,10 @@ def _supervisor(
     end_others(found.others, processes.running, store)
     run(retire(store, found.replicas))
     stages = len(graph.stages)
-    here = standings(job_folder(project / STORE_FOLDER, graph.name), stages).values()
-    at = list(here) if isinstance(agents, JobAgent) else processes.standings(stages)
+    if isinstance(agents, JobAgent):
+        at = list(standings(job_folder(project / STORE_FOLDER, graph.name), stages).values())
+    else:
+        at = processes.standings(stages)
     note_version(store, graph.version(order.code_hash), at)
     forget_removed(store, settings)
     place = Place(project, project / STORE_FOLDER, graph.name, address=order.store)

@@ -33,10 +33,18 @@ def check_places(graph: Graph, hosts: Collection[str]) -> None:
 
 
 def probe_places(graph: Graph, clients: Mapping[str, AgentClient]) -> None:
+    """Refuse a place that is not the same one for all hosts, if there are several."""
+    try:
+        if len(clients) > 1:
+            _probe(graph, clients)
+    finally:
+        for client in clients.values():
+            client.close()
+
+
+def _probe(graph: Graph, clients: Mapping[str, AgentClient]) -> None:
     """Have one host write a file into every place of the job, and all others look for it (LS0687 if one cannot)."""
     places = {str(spec.to_json()["path"]) for _, spec in _ends(graph) if spec.kind in _PLACES}
-    if len(clients) < 2:
-        return
     first, *others = sorted(clients)
     for place in sorted(places):
         name = f".lockstep-probe-{secrets.token_hex(8)}"

@@ -38,6 +38,7 @@ from lockstep.services.descriptions import (
 from lockstep.services.finding import Available, Missing, available
 from lockstep.services.hosts import Host
 from lockstep.services.installing import fetch_kafka
+from lockstep.services.readiness import zookeeper_mode
 
 READY_TIMEOUT_S = 120.0
 """For a machine that is busy with other things: alone, three brokers take 11 s."""
@@ -109,6 +110,10 @@ class Node:
             if time.monotonic() > deadline_s or (given_up is not None and given_up.is_set()):
                 raise self._broken(f"did not answer within {timeout_s:g} s")
             time.sleep(_POLL_S)
+
+    def zookeeper_mode(self) -> str:
+        """Which part it has in an ensemble: leader, follower, standalone; empty if it does not answer."""
+        return zookeeper_mode(self._launch.host, self.port)
 
     def kill(self) -> None:
         """End it as a crash would (-9), and wait until it is gone."""

@@ -8,6 +8,7 @@ an address and asks here, so that a job on one laptop and one on many hosts are 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from lockstep.clock import Clock, wall_us
 from lockstep.errors import StoreError
@@ -74,6 +75,21 @@ def open_hosts(address: str, clock: Clock = wall_us) -> Hosts:
     {}
     """
     return ZookeeperHosts(parsed(address)) if address.startswith(ZOOKEEPER) else SqliteHosts(_folder(address), clock)
+
+
+def announced_hosts(address: str) -> dict[str, dict[str, Any]]:
+    """The hosts that are announced at an address now, with what they said of themselves.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     announced_hosts(f"sqlite:{folder}")
+    {}
+    """
+    registry = open_hosts(address)
+    try:
+        return registry.hosts()
+    finally:
+        registry.close()
 
 
 def lock_file(address: str, job: str) -> Path | None:

@@ -317,7 +317,7 @@ def _array(arrow: pa.DataType) -> Converter:
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
             raise _wrong(arrow, value)
-        return [_at(str(index), convert_element, element) for index, element in enumerate(value)]
+        return [inside(str(index), convert_element, element) for index, element in enumerate(value)]
 
     return convert
 
@@ -331,7 +331,7 @@ def _struct(arrow: pa.DataType) -> Converter:
         for name in value:
             if name not in convert_field:
                 raise Unfit("is not in the schema", f"the fields are: {', '.join(convert_field)}.").inside(str(name))
-        return {name: _at(name, each, value.get(name)) for name, each in convert_field.items()}
+        return {name: inside(name, each, value.get(name)) for name, each in convert_field.items()}
 
     return convert
 
@@ -349,13 +349,14 @@ def _map(arrow: pa.DataType) -> Converter:
                 raise Unfit("has a key that is null", "the keys of a map are never null.")
             # JSON writes every key as a string, a number's too.
             written = NumberText(key) if keys_are_whole and isinstance(key, str) else key
-            pairs.append((_at(f"key {key}", convert_key, written), _at(str(key), convert_item, item)))
+            pairs.append((inside(f"key {key}", convert_key, written), inside(str(key), convert_item, item)))
         return pairs
 
     return convert
 
 
-def _at(name: str, convert: Converter, value: Any) -> Any:
+def inside(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
+    """A part of a value, converted; what does not fit there says where it is."""
     try:
         return convert(value)
     except Unfit as unfit:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from lockstep.agent.bundles import DIGEST_HEADER, bundle_id, is_there, pack, take
-from lockstep.errors import from_wire
 
 PARTS = ["code/ab", "tables/9c"]
 NAME = bundle_id(PARTS)
@@ -71,5 +70,5 @@ def test_files_that_are_neither_code_nor_tables_are_refused(tmp_path: Path, name
 
 def test_names_of_jobs_are_checked(tmp_path: Path) -> None:
     status, said = sent(tmp_path / "there", b"", path=f"/bundles/..%2F..%2Fx/{NAME}")
-    assert status == 409 and "LS0411" in said and from_wire is not None
+    assert status == 409 and "LS0411" in said
     assert sent(tmp_path / "there", b"", path="/bundles/job/short")[0] == 400

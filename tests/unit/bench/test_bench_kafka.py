@@ -62,7 +62,7 @@ def test_a_line_that_is_being_written_is_no_batch_yet(tmp_path: Path) -> None:
 
 
 def turn(side: str, seconds: float) -> Turn:
-    return Turn(SELECTION, side, [Step(0, 1, 100)], [Step(1, 1 + seconds, 100)], 5.0, 0)
+    return Turn([Step(0, 1, 100)], [Step(1, 1 + seconds, 100)], SELECTION, side, 5.0, 0)
 
 
 def test_the_ratio_is_ours_against_by_hand() -> None:

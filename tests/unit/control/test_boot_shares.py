@@ -14,24 +14,17 @@ from lockstep.control.surroundings import Process, Surroundings
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.protocols import Entry, Progress, Store
 from lockstep.store.sqlite_store import open_store
+from tests.unit.control.known_by_pid import KnownByPid
 
 
 @dataclass
-class Pretended:
+class Pretended(KnownByPid):
     """A process that is none."""
 
     pid: int
     gentle: bool
     code: int | None = None
     killed: bool = False
-
-    @property
-    def handle(self) -> str:
-        return str(self.pid)
-
-    @property
-    def where(self) -> str:
-        return f"pid {self.pid}"
 
     def exit_code(self) -> int | None:
         return self.code

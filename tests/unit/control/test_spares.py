@@ -27,6 +27,7 @@ from lockstep.control.spares import (
 )
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.sqlite_store import open_store
+from tests.unit.control.known_by_pid import KnownByPid
 from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
 
 GIB = 1 << 30
@@ -85,7 +86,7 @@ def test_no_spare_where_it_would_hold_executors_or_where_the_run_ends_by_itself(
     assert useful_spares(Settings.model_validate({"run": {"spares": 0}})) == 0
 
 
-class Pretended:
+class Pretended(KnownByPid):
     """A process that is none: what it was told is written down."""
 
     made: list[Pretended]
@@ -99,14 +100,6 @@ class Pretended:
         self.code: int | None = None
         self.became: ReplicaSpec | None = None
         self.made.append(self)
-
-    @property
-    def handle(self) -> str:
-        return str(self.pid)
-
-    @property
-    def where(self) -> str:
-        return f"pid {self.pid}"
 
     def exit_code(self) -> int | None:
         return self.code

@@ -20,6 +20,7 @@ from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.recovery import situation_of
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Progress, Store, state_subject
 from lockstep.store.sqlite_store import open_store
+from tests.unit.control.known_by_pid import KnownByPid
 
 STATE = state_subject(1, "0 stateStoreSave")
 NOW_US = 1_700_000_000_000_000
@@ -146,20 +147,12 @@ def test_old_digests_of_state_are_forgotten_with_those_of_output(store: Store) -
 
 
 @dataclass
-class Paper:
+class Paper(KnownByPid):
     """A started replica that does nothing."""
 
     pid: int
     gentle: bool = False
     killed: bool = False
-
-    @property
-    def handle(self) -> str:
-        return str(self.pid)
-
-    @property
-    def where(self) -> str:
-        return f"pid {self.pid}"
 
     def exit_code(self) -> int | None:
         return -9 if self.killed else None

@@ -13,9 +13,10 @@ from lockstep.errors import StoreError
 from lockstep.runtime.spec import EXIT_DRAINED, ReplicaSpec
 from lockstep.store.protocols import Progress
 from lockstep.store.sqlite_store import open_store
+from tests.unit.control.known_by_pid import KnownByPid
 
 
-class Pretended:
+class Pretended(KnownByPid):
     """A replica that ends when it is told to, unless it is booting: then it does not listen."""
 
     gentle = False
@@ -24,14 +25,6 @@ class Pretended:
         self.pid = pid
         self.heard: list[str] = []
         self._listens = listens
-
-    @property
-    def handle(self) -> str:
-        return str(self.pid)
-
-    @property
-    def where(self) -> str:
-        return f"pid {self.pid}"
 
     def exit_code(self) -> int | None:
         return EXIT_DRAINED if self._listens and self.heard else None

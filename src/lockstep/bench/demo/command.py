@@ -32,10 +32,10 @@ def run_demo(report: Path, picture: Path | None = None, *, keep: bool = False, a
     """
     find_java()
     for file in (report, picture):
-        _check_writable(file)
+        check_writable(file)
     folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-"))
     try:
-        with _stoppable(), Progress() as progress:
+        with stoppable(), Progress() as progress:
             results = _played(folder, progress)
             keep = keep or bool(results.complaints)
             report.write_text(report_html(results), encoding="utf-8")
@@ -69,7 +69,8 @@ def _say(results: Results, report: Path, kept: Path | None, *, as_json: bool) ->
         sys.stderr.write(f"what both parts left behind: {kept}\n")
 
 
-def _check_writable(file: Path | None) -> None:
+def check_writable(file: Path | None) -> None:
+    """LS0622 before anything runs: what comes out of it has to be written somewhere."""
     if file is None:
         return
     try:
@@ -88,7 +89,7 @@ def _check_writable(file: Path | None) -> None:
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def stoppable() -> Iterator[None]:
     """SIGTERM and a closed terminal end the demo as Ctrl-C does: what it started is stopped, its folder removed."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:

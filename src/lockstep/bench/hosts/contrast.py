@@ -15,7 +15,8 @@ from typing import Any
 from lockstep.bench.children import Child
 from lockstep.bench.cluster import Cluster, Machine
 from lockstep.bench.gaps import disturbance
-from lockstep.bench.hosts.load import Feeder, Observer, check, make_topics, wait_until_published
+from lockstep.bench.hosts.load import Feeder, Observer, check, wait_until_published
+from lockstep.bench.topics import make_topics
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.runtime.process_environment import process_environment
 

@@ -11,6 +11,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from lockstep.bench.demo.command import (
+    EXIT_INTERRUPTED,
+    EXIT_NOT_AS_PROMISED,
+    EXIT_OK,
+    check_writable,
+    stoppable,
+)
 from lockstep.bench.hosts.bench import played
 from lockstep.bench.hosts.play import EVENTS
 from lockstep.bench.statistics import percentile
@@ -18,7 +25,6 @@ from lockstep.bench.workspace import say_to_stderr
 from lockstep.clock import US_PER_S
 from lockstep.observe.svg import Drawing, Panel, Scale
 
-EXIT_OK, EXIT_NOT_AS_PROMISED, EXIT_INTERRUPTED = 0, 1, 130
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 78, 940, 70, 350
 _COLOUR = "#0f766e"
 _SHOWN_BEFORE_S = 15.0
@@ -42,9 +48,12 @@ def run_cluster_demo(
     report: Path, picture: Path | None, *, keep: bool, as_json: bool, events: tuple[str, ...] = EVENTS
 ) -> int:
     """Run it; the exit code is 0 only if nothing was lost and nothing came twice."""
+    for file in (report, picture):
+        check_writable(file)
     folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-cluster-"))
     try:
-        found = played(folder, say_to_stderr(), events, warm_up_s=10.0)
+        with stoppable():
+            found = played(folder, say_to_stderr(), events, warm_up_s=10.0)
         keep = keep or bool(complaints(found))
         drawn = draw(found)
         report.write_text(page(found, drawn), encoding="utf-8")

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.bench.gaps import SeenEpoch
+from lockstep.bench.topics import ONLY_SERIOUS, PARTITIONS
 from lockstep.clock import US_PER_S, wall_us
-from lockstep.connect.kafka.client import library
 
 ORDERS, TOTALS = "orders", "totals"
 USERS = 100
-PARTITIONS = 2
 JOB = "cluster-totals"
 JOB_TEXT = f"""\
 import lockstep as ls
@@ -30,19 +29,6 @@ _TICK_S = 0.01
 _SAME_MOMENT_US = 20_000
 """Records that arrive so close together were published together."""
 _WAIT_S = 20.0
-_ONLY_SERIOUS = 2
-"""Of what the client says: lost connections are what the play is about."""
-
-
-def make_topics(servers: str, *names: str) -> None:
-    """Input and output."""
-    library()
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    admin = AdminClient({"bootstrap.servers": servers})
-    for asked in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
-        asked.result(_WAIT_S)
 
 
 def order(seq: int) -> dict[str, Any]:
@@ -62,7 +48,7 @@ class Feeder(threading.Thread):
         from confluent_kafka import Producer
 
         self._producer = Producer(
-            {"bootstrap.servers": servers, "linger.ms": 5, "acks": "all", "log_level": _ONLY_SERIOUS}
+            {"bootstrap.servers": servers, "linger.ms": 5, "acks": "all", "log_level": ONLY_SERIOUS}
         )
         self._per_s = per_s
         self._topic = topic
@@ -108,7 +94,7 @@ class Observer(threading.Thread):
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 50,
-                "log_level": _ONLY_SERIOUS,
+                "log_level": ONLY_SERIOUS,
             }
         )
         self._consumer.subscribe([topic])

@@ -30,15 +30,14 @@ from lockstep.bench.hosts.load import (
     Feeder,
     Observer,
     check,
-    make_topics,
     moments,
     wait_until_published,
 )
 from lockstep.bench.running import JobRun, Run
+from lockstep.bench.topics import make_topics
 from lockstep.bench.workspace import say_to_stderr
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.runtime.desired_run import LEASE
-from lockstep.services.readiness import zookeeper_mode
 
 RATE = 1000.0
 BEFORE_S = 20.0
@@ -165,7 +164,7 @@ class Play:
 
     def _kill_leader(self) -> Event:
         nodes = self._there.servers["zookeeper"].nodes
-        leader = next(one for one in nodes if zookeeper_mode(*_parts(one.address)) == "leader")
+        leader = next(one for one in nodes if one.zookeeper_mode() == "leader")
         writer = _Writer([one.address for one in nodes if one is not leader])
         writer.start()
         self._quiet(2.0)
@@ -181,7 +180,7 @@ class Play:
 
     def _kill_member(self) -> Event:
         nodes = self._there.servers["zookeeper"].nodes
-        member = next(one for one in nodes if zookeeper_mode(*_parts(one.address)) == "follower")
+        member = next(one for one in nodes if one.zookeeper_mode() == "follower")
         at_us = wall_us()
         member.kill()
         self._quiet(5.0)
@@ -281,11 +280,6 @@ class _Writer(threading.Thread):
         """Write no more."""
         self._ended.set()
         self.join()
-
-
-def _parts(address: str) -> tuple[str, int]:
-    host, port = address.rsplit(":", 1)
-    return host, int(port)
 
 
 def _played(there: Cluster, project: Path, names: Sequence[str], warm_up_s: float) -> dict[str, Any]:

@@ -30,12 +30,12 @@ from lockstep.bench.kafka.load import (
     committed,
     differing,
     fill,
-    make_topics,
 )
 from lockstep.bench.report import Figures, Report, Verdict
 from lockstep.bench.running import JobRun, Run, usage
 from lockstep.bench.statistics import Row, median, spread
-from lockstep.bench.throughput import Step, rate, split
+from lockstep.bench.throughput import Batches, Step, split
+from lockstep.bench.topics import make_topics
 from lockstep.bench.workspace import Say
 from lockstep.clock import US_PER_S
 from lockstep.runtime.process_environment import process_environment
@@ -56,26 +56,14 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Turn(Batches):
     """One query on one side, once."""
 
     query: Query
     side: str
-    warm_up: Sequence[Step]
-    steps: Sequence[Step]
     cpu_us_per_record: float
     """Of the driver, its JVM and its workers in the second half; not of the broker."""
     differing: int
-
-    @property
-    def records_per_s(self) -> float:
-        """Warm: from the end of the warm-up on."""
-        return rate(self.steps, self.warm_up[-1].ended_s)
-
-    @property
-    def cold_records_per_s(self) -> float:
-        """The whole backlog, from the beginning of the first batch."""
-        return rate([*self.warm_up, *self.steps], self.warm_up[0].begun_s)
 
 
 @dataclass(frozen=True)
@@ -124,7 +112,7 @@ def _turn(query: Query, side: str, place: Place, size: Size, jars: str, wanted: 
         cpu_us = _watched(child, steps, size)
         warm_up, warm = split(steps(), size.records // 2)
     found = query.result(committed(place.servers, place.topic))
-    return Turn(query, side, warm_up, warm, cpu_us, differing(found, wanted))
+    return Turn(warm_up, warm, query, side, cpu_us, differing(found, wanted))
 
 
 def _watched(child: Child, steps: Callable[[], list[Step]], size: Size) -> float:

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from lockstep.bench.topics import PARTITIONS
 from lockstep.connect.kafka.client import library
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 ORDERS = "orders"
-PARTITIONS = 2
 USERS = 1000
 LEAST_AMOUNT = 500
 SCHEMA = "seq bigint, user string, amount bigint"
@@ -43,17 +43,6 @@ def order(seq: int) -> dict[str, Any]:
 
 def _user(seq: int) -> str:
     return f"customer-{seq * 7 % USERS:06d}.northern-branch@shop.example"
-
-
-def make_topics(servers: str, *names: str) -> None:
-    """Topics of two partitions."""
-    library()
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    admin = AdminClient({"bootstrap.servers": servers})
-    for asked in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
-        asked.result(_WAIT_S)
 
 
 def fill(servers: str, records: int) -> None:

@@ -15,7 +15,7 @@ from lockstep.connect.kafka.avro_schema import AvroType, avro_record
 from lockstep.connect.kafka.records import SetAside, Values
 from lockstep.plan.schema import Schema
 from lockstep.store.types import arrow_schema
-from lockstep.store.values import TIMESTAMP_US_MAX, TIMESTAMP_US_MIN, Unfit
+from lockstep.store.values import TIMESTAMP_US_MAX, TIMESTAMP_US_MIN, Unfit, inside
 
 Finish = Callable[[Any], Any]
 """From plain data to the form Arrow takes."""
@@ -75,7 +75,7 @@ def _finish_fields(record: AvroType, names: tuple[str, ...]) -> Finish | None:
         for name, step in steps:
             value = row[name]
             if value is not None:
-                row[name] = _inside(name, step, value)
+                row[name] = inside(name, step, value)
         return row
 
     return finish
@@ -99,7 +99,7 @@ def _finish(of: AvroType) -> Finish | None:
 
 def _finish_array(inner: Finish) -> Finish:
     def finish(values: list[Any]) -> list[Any]:
-        return [each if each is None else _inside(str(at), inner, each) for at, each in enumerate(values)]
+        return [each if each is None else inside(str(at), inner, each) for at, each in enumerate(values)]
 
     return finish
 
@@ -108,7 +108,7 @@ def _finish_map(inner: Finish | None) -> Finish:
     def finish(values: dict[str, Any]) -> list[tuple[str, Any]]:
         if inner is None:
             return list(values.items())
-        return [(key, each if each is None else _inside(key, inner, each)) for key, each in values.items()]
+        return [(key, each if each is None else inside(key, inner, each)) for key, each in values.items()]
 
     return finish
 
@@ -133,10 +133,3 @@ def _between(factor: int, least: int, most: int) -> Finish:
         return scaled
 
     return finish
-
-
-def _inside(name: str, step: Finish, value: Any) -> Any:
-    try:
-        return step(value)
-    except Unfit as unfit:
-        raise unfit.inside(name) from None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lockstep.connect.kafka.avro_schema import AvroType
-from lockstep.store.values import Unfit
+from lockstep.store.values import Unfit, inside
 
 Read = Callable[["Cursor"], Any]
 
@@ -150,7 +150,7 @@ def _array(of: AvroType) -> Read:
     def read(cursor: Cursor) -> list[Any]:
         found: list[Any] = []
         while count := _block(cursor):
-            found += [_inside(str(len(found) + index), read_item, cursor) for index in range(count)]
+            found += [inside(str(len(found) + index), read_item, cursor) for index in range(count)]
         return found
 
     return read
@@ -166,7 +166,7 @@ def _map(of: AvroType) -> Read:
                 key = _text(cursor)
                 if key in found:
                     raise Unfit(f'has the key "{key}" twice')
-                found[key] = _inside(key, read_value, cursor)
+                found[key] = inside(key, read_value, cursor)
         return found
 
     return read
@@ -176,16 +176,9 @@ def _record(of: AvroType) -> Read:
     readers = [(name, _reader(each)) for name, each in of.fields]
 
     def read(cursor: Cursor) -> dict[str, Any]:
-        return {name: _inside(name, each, cursor) for name, each in readers}
+        return {name: inside(name, each, cursor) for name, each in readers}
 
     return read
-
-
-def _inside(name: str, read: Read, cursor: Cursor) -> Any:
-    try:
-        return read(cursor)
-    except Unfit as unfit:
-        raise unfit.inside(name) from None
 
 
 _READERS: dict[str, Callable[[AvroType], Read]] = {

@@ -17,7 +17,7 @@ from lockstep.runtime.transfer.manifest import Manifest, Wanted
 from lockstep.runtime.transfer.offers import not_for_seeding
 from lockstep.runtime.transfer.receiving import Fetched, Pace, ask_for, receive
 from lockstep.security import TlsFiles, load_token
-from lockstep.store.opening import open_hosts
+from lockstep.store.opening import announced_hosts
 from lockstep.store.protocols import Holder, Store
 
 
@@ -123,18 +123,13 @@ class SnapshotsAnywhere:
 
 def connected(address: str, settings: HostSettings) -> HostClient:
     """A client for the host at an address, with what this host shows of itself."""
-    token = load_token(Path(settings.token_file).expanduser() if settings.token_file else None)
     tls = tls_files(settings)
-    return HostClient(address, token, tls.for_asking() if tls is not None else None)
+    return HostClient(address, host_token(settings), tls.for_asking() if tls is not None else None)
 
 
 def address_of(store: str, host: str) -> str:
     """Where the agent of a host listens, by the registry beside the job's store. LS0668 if it is not there now."""
-    registry = open_hosts(store)
-    try:
-        said = registry.hosts().get(host)
-    finally:
-        registry.close()
+    said = announced_hosts(store).get(host)
     if said is None:
         raise RunError(
             "LS0668",
@@ -143,6 +138,11 @@ def address_of(store: str, host: str) -> str:
             hint="nothing to do if other replicas live: the replica is tried again after a pause.",
         )
     return str(said["address"])
+
+
+def host_token(settings: HostSettings) -> str | None:
+    """What this host shows to others, None if it has no token."""
+    return load_token(Path(settings.token_file).expanduser() if settings.token_file else None)
 
 
 def tls_files(settings: HostSettings) -> TlsFiles | None:
