@@ -18,8 +18,6 @@ PATIENCE_FACTOR = 5
 is one that another has passed if it uses the processor without a task coming to its end, and a start that does so."""
 BEHIND_TIMEOUT_S = 60.0
 """A replica whose lag has not shrunk over this long while it is behind is replaced by a seeded one."""
-SPREAD_AFTER_S = 30.0
-"""A host that came back may go again at once."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +150,11 @@ def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettin
 def spread(
     crowded: str | None, for_s: float, replicas: Sequence[Seen], head: int, settings: RunSettings
 ) -> Move | None:
-    """Whether a replica leaves the host that it shares; ``for_s`` is how long another host has been free.
+    """Whether a replica leaves the host that it shares; ``for_s`` is how long another host has been free: it may go again at once.
 
     Only while all are well: until it has booted there, the others alone have the output going.
     """
-    if crowded is None or for_s < SPREAD_AFTER_S or not all(_healthy(one, head, settings) for one in replicas):
+    if crowded is None or for_s < settings.spread_after_s or not all(_healthy(one, head, settings) for one in replicas):
         return None
     return Move(crowded, "it shares its host, which would end both, and another host has none")
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control.supervision import SPREAD_AFTER_S
 from lockstep.control.supervisor import Supervisor
 from lockstep.control.surroundings import Process, Surroundings
 from lockstep.runtime.spec import EXIT_DRAINED, ReplicaSpec
 from lockstep.store.protocols import Entry, Progress, Store
 from lockstep.store.sqlite_store import open_store
 from tests.unit.control.test_boot_shares import Pretended
+
+AFTER_S = Settings().run.spread_after_s
 
 
 @dataclass
@@ -75,20 +76,20 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 def test_a_replica_leaves_the_host_that_it_shares_after_a_while_and_is_not_blamed_for_it(job: Job) -> None:
     job.crowded = "r1"
-    job.pass_by(SPREAD_AFTER_S - 5)
+    job.pass_by(AFTER_S - 5)
     assert job.moved() == [], "a host that came back may go again at once"
     job.pass_by(7)
     assert job.moved() == ["r1"] and job.started == ["r0", "r1", "r1"]
     assert job.supervisor.slots["r1"].restarts_us == []
     job.crowded = None
-    job.pass_by(2 * SPREAD_AFTER_S)
+    job.pass_by(2 * AFTER_S)
     assert job.moved() == ["r1"]
 
 
 def test_nobody_moves_while_a_host_comes_and_goes(job: Job) -> None:
     for _ in range(10):
         job.crowded = "r1"
-        job.pass_by(SPREAD_AFTER_S / 2)
+        job.pass_by(AFTER_S / 2)
         job.crowded = None
         job.pass_by(1)
     assert job.moved() == []
@@ -97,7 +98,7 @@ def test_nobody_moves_while_a_host_comes_and_goes(job: Job) -> None:
 def test_nobody_moves_while_another_one_is_not_well(job: Job) -> None:
     job.crowded = "r1"
     job.store.report(Progress("r0", 2, 1, "starting", 0, process="1"))
-    job.pass_by(2 * SPREAD_AFTER_S)
+    job.pass_by(2 * AFTER_S)
     assert job.moved() == []
     job.store.report(Progress("r0", 2, 1, "running", 0, process="1"))
     job.pass_by(2)
