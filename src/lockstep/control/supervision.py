@@ -150,9 +150,10 @@ def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettin
 def spread(
     crowded: str | None, for_s: float, replicas: Sequence[Seen], head: int, settings: RunSettings
 ) -> Move | None:
-    """Whether a replica leaves the host that it shares; ``for_s`` is how long another host has been free: it may go again at once.
+    """Whether a replica leaves the host that it shares; ``for_s`` is how long another host has been free.
 
-    Only while all are well: until it has booted there, the others alone have the output going.
+    It may go again at once, hence the wait. And only while all are well: until the replica has booted there, the others
+    alone have the output going.
     """
     if crowded is None or for_s < settings.spread_after_s or not all(_healthy(one, head, settings) for one in replicas):
         return None
