@@ -34,8 +34,8 @@ from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Aggregate, Step
 from lockstep.runtime.booted import Ready, compiled, load, others_publish, warmed_up
 from lockstep.runtime.decide.marks import TimeStep, time_steps
-from lockstep.runtime.decide.partitions import by_partition
 from lockstep.runtime.decide.pacing import is_live
+from lockstep.runtime.decide.partitions import by_partition
 from lockstep.runtime.decide.seeding import SEEDS_MAX, is_new_seed_cheaper
 from lockstep.runtime.deriving import Deriving, deriving
 from lockstep.runtime.endings import exit_code, is_job_error
@@ -413,7 +413,7 @@ def _epoch_of(checkpoint: Path) -> int:
 
 
 def observed_times(query: StreamingQuery, event_times: tuple[str, ...]) -> dict[str, int | None]:
-    """The highest event time of the batch that just ran, per ``event_time`` step, and per partition where it goes by it.
+    """The highest event time of the batch that just ran, per ``event_time`` step; by partition too where it goes by it.
 
     Spark hands observed metrics out with its progress report, which is too late: the next epoch is sealed before that.
     """
