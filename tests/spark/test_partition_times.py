@@ -88,3 +88,30 @@ def test_a_partition_an_hour_behind_has_no_late_records_and_a_restart_forgets_no
     assert len(tops) == len(wanted)
     assert max(n for user, n in tops if user == "slow") == 39
     assert len(ran.rows("all")) == len(sent)
+
+
+def test_a_join_over_partitions_that_are_apart_finds_every_pair(trial: NewTrial) -> None:
+    job = ls.Job("pairs")
+    schema = "n bigint, at timestamp"
+    left, right = (
+        job.source(name, ls.journal(name, schema=schema, partitions=2)).event_time(
+            "at", idle_after="5 seconds", name=f"{name}_time"
+        )
+        for name in ("left", "right")
+    )
+    pairs = left.join(right, on="n", between=("0 seconds", "2 seconds"), how="left", suffixes=("", "_right"))
+    pairs.select("n", "at", "at_right").to(ls.files("out"), name="pairs")
+    ran = trial(job)
+    ran.start()
+    for number in range(6):
+        for partition, behind_s in ((0, 0), (1, HOUR_S)):
+            at = START + timedelta(seconds=HOUR_S + 3 * number - behind_s)
+            key = 10 * number + partition
+            ran.put("left", [{"n": key, "at": at}], partition)
+            if number % 2:
+                ran.put("right", [{"n": key, "at": at + timedelta(seconds=1)}], partition)
+        ran.run(1)
+    ran.run(9)
+    found = {row["n"]: row["at_right"] is not None for row in ran.rows()}
+    assert found == {10 * number + partition: bool(number % 2) for number in range(6) for partition in range(2)}
+    assert len(ran.rows()) == len(found)
