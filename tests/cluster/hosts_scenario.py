@@ -37,9 +37,13 @@ def asked_from(host: Host, node: services.Node) -> str:
 
 
 def main(folder: Path) -> dict[str, object]:
-    """Kill the leader's host, switch it on again, and pull a cable."""
+    """Kill the leader's host, switch it on again, pull a cable, and fill a disk."""
     seen: dict[str, object] = {"here": HERE}
-    with hosts(3, folder) as made, services.running("zookeeper=3", folder=folder / "services", on=made) as there:
+    disk_bytes = 64 * 2**20
+    with (
+        hosts(3, folder, disk_bytes) as made,
+        services.running("zookeeper=3", folder=folder / "services", on=made) as there,
+    ):
         nodes = there["zookeeper"].nodes
         mode = {node.name: node.zookeeper_mode for node in nodes}
         leader = next(node for node in nodes if mode[node.name]() == "leader")
@@ -64,7 +68,18 @@ def main(folder: Path) -> dict[str, object]:
         seen["cut off"] = until(lambda: mode[others[0].name]() == "")
         cut.plug_in()
         seen["plugged in again"] = until(lambda: mode[others[0].name]() in {"leader", "follower"})
+        cut.fill_disk()
+        seen["on a full disk"] = written(cut)
+        cut.free_disk()
+        seen["on the disk after that"] = written(cut)
     return seen
+
+
+def written(host: Host) -> str:
+    """What the system says when a megabyte is written on a host; nothing if it could be."""
+    words = ["dd", "if=/dev/zero", f"of={host.folder / 'file'}", "bs=1M", "count=1", "status=none"]
+    done = subprocess.run(host.command(words), capture_output=True, text=True, check=False)
+    return done.stderr.strip().rpartition(": ")[2]
 
 
 def _host(node: services.Node) -> Host:

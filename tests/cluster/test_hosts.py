@@ -42,6 +42,8 @@ def test_an_ensemble_outlives_a_host_and_a_cable(tmp_path: Path) -> None:
         "its disk after the power cut": "yes",
         "cut off": True,
         "plugged in again": True,
+        "on a full disk": "No space left on device",
+        "on the disk after that": "",
     }
 
 

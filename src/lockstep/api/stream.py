@@ -248,7 +248,8 @@ class Stream:
         """Say when a record happened, and by how much records may be out of order: windows need to know.
 
         A record later than ``out_of_order`` may find its window closed. A source that is quiet for ``idle_after`` stops
-        holding time back; None means that windows wait for it for ever.
+        holding time back; None means that windows wait for it for ever. For a Kafka topic the same holds for each of
+        its partitions, and the slowest counts.
         """
         expression = value_of(time, self.columns)
         idle_us = None if idle_after is None else duration_us(idle_after)

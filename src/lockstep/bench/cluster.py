@@ -176,10 +176,13 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, machines: int = 3) -> Iterator[Cluster]:
-    """So many hosts, each with an agent: real ones if this process is in a network of its own (``own_network``)."""
+def cluster(folder: Path, machines: int = 3, disk_bytes: int = 0) -> Iterator[Cluster]:
+    """So many hosts, each with an agent: real ones if this process is in a network of its own (``own_network``).
+
+    With ``disk_bytes`` real ones have disks of that size.
+    """
     with ExitStack() as stack:
-        made = stack.enter_context(hosts(machines + 1, folder)) if is_own_network() else []
+        made = stack.enter_context(hosts(machines + 1, folder, disk_bytes)) if is_own_network() else []
         there = stack.enter_context(services.running("kafka", "zookeeper=3", folder=folder / "services", on=made[-1:]))
         used: Sequence[Machine] = made[:-1] or [
             FolderMachine(f"h{number}", folder / f"h{number}") for number in range(1, machines + 1)

@@ -103,9 +103,9 @@ def hosts(
 ) -> None:
     """Hurt hosts instead of processes: a job from topic to topic on three hosts, drawn by a seed.
 
-    Hosts are killed and cut off (longer than their sessions live, so that they come back as zombies), and so are the
-    coordinator, members of ZooKeeper, its leader, and the broker. The output is compared with an independent
-    computation: exit code 0 only if nothing was lost and nothing came twice.
+    Hosts are killed and cut off (longer than their sessions live, so that they come back as zombies), their disks are
+    full for a while, and the coordinator, members of ZooKeeper, its leader, and the broker are killed. The output is
+    compared with an independent computation: exit code 0 only if nothing was lost and nothing came twice.
 
     [bold]Example[/bold]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lockstep.connect.protocols import ORDER
+from lockstep.plan.event_times import goes_by_partition
 from lockstep.plan.expression import Call, Expression, walk
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.loops import LoopHead, loop_journal
@@ -29,6 +30,8 @@ SOURCE = "__source"
 PARTITION = "__partition"
 OFFSET = "__offset"
 POSITION = (SOURCE, PARTITION, OFFSET)
+PARTITION_NUMBER = "__partition_number"
+"""Up to an ``event_time`` step that goes by partition: of which one a record is."""
 PART = "__part"
 """Where a record was made from another one: which of them it is. Records of one position are ordered by it."""
 PART_BITS = 20
@@ -43,6 +46,7 @@ TYPES = {
     SOURCE: "string",
     PARTITION: "string",
     OFFSET: "bigint",
+    PARTITION_NUMBER: "int",
     PART: "bigint",
     ORDER: "string",
     ORDER_TIME: "timestamp",
@@ -81,6 +85,8 @@ class Hidden:
     position: bool = False
     ticks: bool = False
     """Whether a mark row is wanted by a keyed step, also where there is no event time: it tells every key the time."""
+    partition_number: bool = False
+    """Whether event time is kept for each of its partitions."""
 
     @property
     def marks(self) -> bool:
@@ -100,6 +106,8 @@ class Hidden:
             names.append((EPOCH_TIME, TYPES[EPOCH_TIME]))
         if self.position:
             names += [(name, TYPES[name]) for name in POSITION]
+        if self.partition_number:
+            names.append((PARTITION_NUMBER, TYPES[PARTITION_NUMBER]))
         return tuple(names)
 
 
@@ -149,6 +157,7 @@ def _needed(stage: Stage, readers: Sequence[Step], ordered: frozenset[str]) -> H
         epoch_time=keyed or any(_uses_epoch_time(step) for step in steps),
         position=keyed or any(_reads_position(step, ordered) for step in (*readers, *_with_positions(stage, readers))),
         ticks=keyed,
+        partition_number=any(isinstance(step, EventTime) and goes_by_partition(step) for step in steps),
     )
 
 

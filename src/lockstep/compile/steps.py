@@ -19,6 +19,7 @@ from lockstep.compile.hidden_columns import (
     MARK,
     OFFSET,
     PART,
+    PARTITION_NUMBER,
     TYPES,
     WATERMARK,
     Hidden,
@@ -28,6 +29,7 @@ from lockstep.compile.hidden_columns import (
     wants_epoch_time,
 )
 from lockstep.compile.order import order_of
+from lockstep.compile.partition_times import newest_by_partition, watched_by_marks
 from lockstep.compile.python_steps import DeadLetters, Kind, PythonStep, PythonSteps
 from lockstep.compile.stages import handed_on, loop_schema, sent_back, taken_up
 from lockstep.compile.tasks import together
@@ -35,6 +37,7 @@ from lockstep.compile.type_clashes import check_comparisons, check_same_types
 from lockstep.connect.protocols import ORDER
 from lockstep.errors import ExpressionError
 from lockstep.plan.accumulated import as_call
+from lockstep.plan.event_times import goes_by_partition
 from lockstep.plan.expression import Expression
 from lockstep.plan.loops import ROUND, LoopEnd, LoopHead, loop_journal
 from lockstep.plan.stages import StageSink
@@ -231,15 +234,17 @@ def _event_time(step: EventTime, inputs: tuple[Lowered, ...], context: Context) 
     time = _column(step.time, given, step).cast("timestamp")
     mark = sf.coalesce(sf.col(f"`{mark_of(step.id)}`"), sf.timestamp_micros(sf.lit(0)))
     timed = given.frame.withColumn(EVENT_TIME, sf.when(sf.col(MARK).isNotNull(), mark).otherwise(time))
-    newest = sf.max(sf.when(sf.col(MARK).isNull(), sf.unix_micros(sf.col(EVENT_TIME))))
-    watched = timed.observe(step.id, newest.alias(OBSERVED_TIME)).withWatermark(
-        EVENT_TIME, f"{step.out_of_order_us // 1000} milliseconds"
-    )
+    newest = sf.max(sf.when(sf.col(MARK).isNull(), sf.unix_micros(sf.col(EVENT_TIME)))).alias(OBSERVED_TIME)
+    delay_ms = step.out_of_order_us // 1000
+    if goes_by_partition(step):
+        watched = watched_by_marks(timed.observe(step.id, newest, newest_by_partition()), mark, delay_ms)
+    else:
+        watched = timed.observe(step.id, newest).withWatermark(EVENT_TIME, f"{delay_ms} milliseconds")
     if WATERMARK in given.hidden_names:
         frame, gone = watched.withColumn(WATERMARK, _watermark(step)), f"{MARK}_"
     else:
         frame, gone = watched.filter(sf.col(MARK).isNull()), MARK
-    hidden = tuple(item for item in given.hidden if not item[0].startswith(gone))
+    hidden = tuple(one for one in given.hidden if not one[0].startswith(gone) and one[0] != PARTITION_NUMBER)
     hidden = (*hidden, (EVENT_TIME, "timestamp"))
     visible = [sf.col(f"`{name}`") for name in (*given.columns, *(name for name, _ in hidden))]
     return Lowered(frame.select(*visible), given.columns, hidden)

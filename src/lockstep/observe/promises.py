@@ -299,8 +299,9 @@ def marks(
 ) -> list[str]:
     """Each mark is the highest event time of all records before its epoch, and none moves back.
 
-    Takes the marks of ``epoch`` and of the one before it, and the highest event times as computed from the records. The
-    mark of a quiet source may be ahead of its records; of the steps in ``exact`` it is not.
+    Takes the marks of ``epoch`` and of the one before it, and the highest event times as computed from the records;
+    where time goes by partition, those of the slowest. The mark of a quiet source may be ahead of its records, and so
+    may one with a quiet partition; of the steps in ``exact`` it is not.
 
     >>> marks(7, {"at": 90}, {"at": 80}, {"at": 90}, exact=["at"])
     []

@@ -1,4 +1,7 @@
-"""Which columns are the event time of a stream, or a fixed distance from it: windows and joins can go by these."""
+"""Which columns are the event time of a stream, or a fixed distance from it: windows and joins can go by these.
+
+And for which streams it is kept by partition.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,28 @@ import re
 
 from lockstep.plan.expression import Column, Expression, Sql
 from lockstep.plan.joins import WindowJoin
-from lockstep.plan.steps import Aggregate, EventTime, Rename, Select, Step, WithColumns
+from lockstep.plan.loops import LoopHead
+from lockstep.plan.steps import Aggregate, EventTime, MapBatches, Rename, Select, Source, Step, WithColumns, upstream
 from lockstep.plan.windowed import WindowStep
 from lockstep.plan.windows import Sliding, Tumbling, Window, window_time
 
 _MOVED = re.compile(r"timestamp_micros\(unix_micros\(`(\w+)`\) \+ (-?\d+)\)")
+
+BY_PARTITION_KINDS = frozenset({"kafka"})
+"""The kinds of sources whose partitions are each in order by itself, and may be far apart in event time."""
+
+
+def goes_by_partition(step: EventTime) -> bool:
+    """Whether the time of a step is kept for each partition of its source, so that the slowest one counts.
+
+    It is where each record that reaches the step is known to be of one partition of one source. After a union there is
+    one time for all; and nobody can tell of which partition a result with state is, a row of a new batch, or a record
+    that came round a loop.
+    """
+    before = list(upstream(step))
+    sources = [one for one in before if isinstance(one, Source)]
+    mixed = any(one.stateful or isinstance(one, MapBatches | LoopHead) for one in before)
+    return len(sources) == 1 and sources[0].spec.kind in BY_PARTITION_KINDS and not mixed
 
 
 def moved(column: str, by_us: int) -> Expression:

@@ -24,6 +24,7 @@ from pyspark.sql.streaming import StreamingQuery
 from lockstep.api.loading import LoadedJob
 from lockstep.clock import wall_us
 from lockstep.compile.job import Compiled
+from lockstep.compile.partition_times import OBSERVED_PARTITIONS, partition_times
 from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.config import Settings, is_local
 from lockstep.connect.protocols import SinkSide, SourceSide
@@ -34,6 +35,7 @@ from lockstep.plan.steps import Aggregate, Step
 from lockstep.runtime.booted import Ready, compiled, load, others_publish, warmed_up
 from lockstep.runtime.decide.marks import TimeStep, time_steps
 from lockstep.runtime.decide.pacing import is_live
+from lockstep.runtime.decide.partitions import by_partition
 from lockstep.runtime.decide.seeding import SEEDS_MAX, is_new_seed_cheaper
 from lockstep.runtime.deriving import Deriving, deriving
 from lockstep.runtime.endings import exit_code, is_job_error
@@ -411,7 +413,7 @@ def _epoch_of(checkpoint: Path) -> int:
 
 
 def observed_times(query: StreamingQuery, event_times: tuple[str, ...]) -> dict[str, int | None]:
-    """The highest event time of the batch that just ran, per ``event_time`` step.
+    """The highest event time of the batch that just ran, per ``event_time`` step; by partition too where it goes by it.
 
     Spark hands observed metrics out with its progress report, which is too late: the next epoch is sealed before that.
     """
@@ -422,6 +424,7 @@ def observed_times(query: StreamingQuery, event_times: tuple[str, ...]) -> dict[
     for step in event_times:
         row = json.loads(metrics.apply(step).json())
         found[step] = row.get(OBSERVED_TIME)
+        found |= by_partition(step, partition_times(row.get(OBSERVED_PARTITIONS, ())))
     return found
 
 

@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ _TIMEOUT_S = 10.0
 _INSIDE = "LOCKSTEP_OWN_NETWORK"
 _NEW = ("--net", "--mount", "--pid", "--uts", "--fork", "--mount-proc")
 HOSTS_MAX = 16
+_FILL_TRIES = 20
+"""What is on a disk grows while it is being made as small as that."""
 
 
 def obstacle() -> str | None:
@@ -59,12 +62,13 @@ def is_own_network() -> bool:
 class Host:
     """One of them. Commands run on it through :meth:`command`."""
 
-    def __init__(self, number: int, folder: Path, others: Sequence[Path]) -> None:
+    def __init__(self, number: int, folder: Path, others: Sequence[Path], disk_bytes: int = 0) -> None:
         self.name = f"h{number}"
         self.address = f"{_NETWORK}.{number}"
         self.folder = folder
         """Its disk: what it writes there outlives it, and no other host sees it."""
         self._others = others
+        self._disk_bytes = disk_bytes
         self._port = f"port{number}"
         self._hardware_address = f"02:83:00:00:00:{number:02x}"
         self._holder: subprocess.Popen[bytes] | None = None
@@ -135,11 +139,31 @@ class Host:
         """Put the cable back."""
         _do("ip", "link", "set", self._port, "up")
 
+    def fill_disk(self) -> None:
+        """Leave no room on its disk, which has a size of its own: it is made as small as what is on it."""
+        assert self._disk_bytes, f"the disk of {self.name} is the machine's"
+        for left in reversed(range(_FILL_TRIES)):
+            try:
+                self._resize_disk(max(1, shutil.disk_usage(self.folder).used))
+            except EnvironmentError_:
+                if not left:
+                    raise
+            else:
+                return
+
+    def free_disk(self) -> None:
+        """Give it its room back."""
+        self._resize_disk(self._disk_bytes)
+
+    def _resize_disk(self, size_bytes: int) -> None:
+        _do("mount", "-o", f"remount,size={size_bytes}", str(self.folder))
+
 
 @contextmanager
-def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
+def hosts(count: int, folder: Path, disk_bytes: int = 0) -> Iterator[list[Host]]:
     """So many hosts, switched on, with folders ``h1``, ``h2``, ... in ``folder``; all gone at the end.
 
+    With ``disk_bytes`` each has a disk of that size, in memory, that can be filled; at the end its logs are kept.
     This process itself is at :data:`HERE` in the same network, and sees all their folders. LS0024 if it is not in a
     network of its own.
     """
@@ -160,7 +184,10 @@ def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
     disks = [folder.resolve() / f"h{number}" for number in range(1, count + 1)]
     for disk in disks:
         disk.mkdir(parents=True, exist_ok=True)
-    made = [Host(n + 1, disk, [other for other in disks if other != disk]) for n, disk in enumerate(disks)]
+        if disk_bytes:
+            # Here, and not on the host: so it is there after a power cut, and gone with this process.
+            _do("mount", "-t", "tmpfs", "-o", f"size={disk_bytes}", "none", str(disk))
+    made = [Host(n + 1, disk, [other for other in disks if other != disk], disk_bytes) for n, disk in enumerate(disks)]
     try:
         for host in made:
             host.start()
@@ -169,10 +196,24 @@ def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
         for host in made:
             host.kill()
         _do("ip", "link", "del", _BRIDGE)
+        for disk in disks if disk_bytes else ():
+            _keep_logs(disk)
 
 
 HERE = f"{_NETWORK}.254"
 """The address of whoever made the hosts."""
+
+
+def _keep_logs(disk: Path) -> None:
+    """Take a disk away, and leave the logs that were on it in its place."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-logs-") as scratch:
+        for log in disk.rglob("*.log"):
+            kept = Path(scratch) / log.relative_to(disk)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, kept)
+        # What a process that was just killed had open is given back a moment later.
+        _do("umount", "--lazy", str(disk))
+        shutil.copytree(scratch, disk, dirs_exist_ok=True)
 
 
 def _wait_reachable(host: Host) -> None:

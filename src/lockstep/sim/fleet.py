@@ -215,7 +215,13 @@ class Fleet(AgentProcesses):
         return self._world.processes[process.pid - 1]
 
     def _answers(self, child: SimReplica) -> bool:
-        return reaches(self._coordinator.host, child.host)
+        """Whether the supervisor could have known of a process: its host is one that it asks, and would answer.
+
+        A host that was cut off is in the network again before it is announced again. Until then nobody can know what a
+        start that was ordered before the cut has become there: it is ended when the host is first asked, and of the two
+        the one that began last acts.
+        """
+        return child.host.name in self._hosts and reaches(self._coordinator.host, child.host)
 
 
 def _boots_for_nobody(child: SimReplica) -> bool:

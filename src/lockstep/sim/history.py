@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.observe import promises
+from lockstep.runtime.decide.marks import TimeStep
 from lockstep.sim.pipeline import (
     SINKS,
     TIME_STEPS,
@@ -74,9 +75,8 @@ class History:
         self.sealed_us: dict[int, int] = {}
         self.references: list[dict[int, State]] = [{-1: State()} for _ in stages]
         """The state of each stage after each epoch, as the ledger and what was published inside give it."""
-        self._observed: dict[str, int | None] = {}
-        self._newest: dict[str, int | None] = dict.fromkeys(step.id for step in TIME_STEPS)
-        """The highest event time of all records before the head's end."""
+        self._newest: dict[str, int | None] = {}
+        """The highest event time of all records before the head's end, by step, and by step and partition."""
         self.wrong: list[tuple[int, str, str]] = []
         """(epoch, sink, who) of every digest that is not the reference's; only a damaged replica may add to it."""
         self.damage_is_expected = False
@@ -122,10 +122,11 @@ class History:
         if before is not None:
             self.check(promises.completeness([(before.epoch, before.cut), (entry.epoch, entry.cut)]))
             self.check(promises.time([(before.epoch, before.epoch_time_us), (entry.epoch, entry.epoch_time_us)]))
-        self.check(promises.marks(entry.epoch, entry.marks, before.marks if before else {}, self._newest, _ALWAYS))
+        newest_us = {step.id: self._reached(step, before) for step in TIME_STEPS}
+        self.check(promises.marks(entry.epoch, entry.marks, before.marks if before else {}, newest_us, _ALWAYS))
         start = before.cut if before else {name: source.start() for name, source in self._sources.items()}
         observed = observe(self._stages[0], start, entry.cut)
-        self._newest = {step: _later(self._newest[step], newest) for step, newest in observed.items()}
+        self._newest |= {name: _later(self._newest.get(name), newest) for name, newest in observed.items()}
         self.entries[entry.epoch], self.head = entry, entry.epoch
         self.sealed_us[entry.epoch] = self._timeline.now_us
         for stage, states in zip(self._stages, self.references, strict=True):
@@ -134,6 +135,15 @@ class History:
             states[entry.epoch] = compute(stage, states[entry.epoch - 1], start, entry, seen, content)
         # One more: a replica may join the set between somebody's decision to seal and the seal itself.
         self.check(promises.readiness(running, entry.epoch, self._settings.lead_epochs_max + 1))
+
+    def _reached(self, step: TimeStep, before: Entry | None) -> int | None:
+        """How far the records before an epoch have come: the furthest, or by partition the least far."""
+        if not step.by_partition:
+            return self._newest.get(step.id)
+        partitions = before.cut[step.sources[0]] if before is not None else {}
+        found = [self._newest.get(f"{step.id}/{partition}") for partition in partitions]
+        known = [one for one in found if one is not None]
+        return min(known, default=None) if len(known) == len(found) else None
 
     def used(self, entry: Entry, *, by: str) -> None:
         """A replica runs an epoch by this entry."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from lockstep.clock import US_PER_S
 from lockstep.connect.protocols import Advance, Publication
 from lockstep.runtime.decide.marks import TimeStep
+from lockstep.runtime.decide.partitions import by_partition
 from lockstep.sim.timeline import START_US, Timeline
 from lockstep.store.protocols import Cut, Entry, Positions
 
@@ -24,8 +25,13 @@ SPACING_US = US_PER_S // RECORDS_PER_S
 _DISORDER = 8
 """Event times are out of order by at most so many records."""
 
+PARTITION_LAG_US = 3 * US_PER_S
+"""So much older are the records of each partition than those of the one before it, which come at the same time."""
+
 TIME_STEPS = (
-    TimeStep("click_time", ("clicks",), _DISORDER * SPACING_US, idle_after_us=None, meets=("sensors",)),
+    TimeStep(
+        "click_time", ("clicks",), _DISORDER * SPACING_US, idle_after_us=None, meets=("sensors",), by_partition=True
+    ),
     TimeStep("sensor_time", ("sensors",), _DISORDER * SPACING_US, idle_after_us=2 * US_PER_S, meets=("clicks",)),
 )
 INSIDE = "inside"
@@ -186,7 +192,8 @@ def compute(
     the journal between the stages."""
     ranges = _ranges(stage, start, entry.cut)
     watermarks = tuple(
-        max(before, entry.marks.get(step.id) or 0, observed.get(step.id) or 0)
+        # Where time goes by partition, records do not move it: the mark does, for the next epoch.
+        max(before, entry.marks.get(step.id) or 0, 0 if step.by_partition else observed.get(step.id) or 0)
         for before, step in zip(state.watermarks, TIME_STEPS, strict=True)
     )
     records = state.records + sum(end - first for _, _, first, end in ranges)
@@ -203,13 +210,15 @@ def digest(state: State, sink: str) -> str:
 
 
 def observe(stage: SimStage, start: Cut, end: Cut) -> dict[str, int | None]:
-    """The highest event time of the records between two cuts, per ``event_time`` step of the stage."""
+    """The highest event time of the records between two cuts, per ``event_time`` step of the stage, and partition."""
     newest: dict[str, int | None] = dict.fromkeys(step.id for step in stage.time_steps)
-    for source, _, first, last in _ranges(stage, start, end) if stage.time_steps else ():
+    for source, partition, first, last in _ranges(stage, start, end) if stage.time_steps else ():
         # Disorder is bounded, so the highest is among the last few.
         highest = _highest_us(max(first, last - 2 * _DISORDER), last)
         if highest:
-            newest[_STEP_OF[source]] = max(highest, newest[_STEP_OF[source]] or 0)
+            step, highest = _STEP_OF[source], highest - partition * PARTITION_LAG_US
+            newest[step] = max(highest, newest[step] or 0)
+            newest |= by_partition(step, {str(partition): highest})
     return newest
 
 

@@ -237,7 +237,8 @@ class Telling(threading.Thread):
 def what_counts(entry: Entry) -> tuple[object, ...]:
     """What two replicas must derive alike of an epoch."""
     cut = {source: dict(positions) for source, positions in entry.cut.items()}
-    return (entry.epoch, entry.epoch_time_us, cut, dict(entry.marks), dict(entry.active_us), entry.records)
+    times = {step: {name: tuple(one) for name, one in each.items()} for step, each in entry.partitions.items()}
+    return (entry.epoch, entry.epoch_time_us, cut, dict(entry.marks), dict(entry.active_us), entry.records, times)
 
 
 def _is_whole(entry: Entry | None, observed: Mapping[str, int | None], time_steps: Sequence[str]) -> bool:

@@ -69,6 +69,10 @@ class Entry:
     """In a run until done: how many epochs in a row, this one included, had no records after the input's end."""
     held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The sources that were held back: of which other one each is ahead, and by how many microseconds."""
+    partitions: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
+    """Per ``event_time`` step that goes by partition, and partition: by how much the highest event time seen *before*
+    this epoch is ahead of the step's mark (None: none was seen yet), and how long before this epoch's time the last
+    epoch with a record of it was. Differences, because they are short: a topic may have a thousand partitions."""
 
 
 @dataclass(frozen=True)
@@ -315,7 +319,10 @@ class Observations(Protocol):
     """The highest event times of epochs: what the marks of the next epoch are made from, by whoever seals it."""
 
     def add_observed(self, epoch: int, newest_us: Mapping[str, int | None]) -> None:
-        """Keep the highest event time that an epoch's records had, per ``event_time`` step; the first wins."""
+        """Keep the highest event time that an epoch's records had, per ``event_time`` step; the first wins.
+
+        For a step that goes by partition there is ``STEP/PARTITION`` too, for each that had records.
+        """
 
     def observed(self, epoch: int) -> dict[str, int | None]:
         """What was kept for ``epoch``; empty if nothing was."""

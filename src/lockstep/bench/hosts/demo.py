@@ -35,6 +35,7 @@ _NAMES = {
     "coordinator": "coordinator killed",
     "member": "member killed",
     "broker": "broker killed",
+    "disk": "disk full",
 }
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Lockstep on three hosts</title>
 <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:980px;margin:2em auto;padding:0 1em;color:#111827}}

@@ -38,11 +38,16 @@ from lockstep.bench.topics import make_topics
 from lockstep.bench.workspace import say_to_stderr
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.runtime.desired_run import LEASE
+from lockstep.services.hosts import Host
 
 RATE = 1000.0
 BEFORE_S = 20.0
 AFTER_S = 20.0
 CUT_OFF_S = 12.0
+DISK = "disk"
+FULL_S = 15.0
+DISK_BYTES = 2 * 2**30
+"""Of a host whose disk is to be filled: it is in memory, and takes of it what is on it."""
 GIVE_UP_S = 240.0
 EVENTS = ("host", "cable", "leader", "coordinator")
 RESULTS = "results.json"
@@ -96,6 +101,7 @@ class Play:
             "coordinator": self._kill_coordinator,
             "member": self._kill_member,
             "broker": self._kill_broker,
+            DISK: self._fill_disk,
         }
         self._quiet(BEFORE_S)
         event = acts[name]()
@@ -197,6 +203,18 @@ class Play:
         broker.wait()
         back_s = self._until("the output to go on", lambda: self.observer.seen()[-1][1] > wall_us() - US_PER_S)
         return Event("broker", at_us, "the broker killed with -9 and started again", back_s=back_s)
+
+    def _fill_disk(self) -> Event:
+        victim = self._hosts_of_replicas()["r1"]
+        host = self._there.host(victim)
+        assert isinstance(host, Host), "a folder has no disk of its own"
+        at_us = wall_us()
+        host.fill_disk()
+        self._quiet(FULL_S)
+        host.free_disk()
+        back_s = self._until("both replicas to run", self._live_apart)
+        text = f"the disk of {victim} (r1) full for {FULL_S:.0f} s; replicas on {self._where()}"
+        return Event(DISK, at_us, text, back_s=back_s + FULL_S)
 
     def _kill_coordinator(self) -> Event:
         store = self.run.store
@@ -303,7 +321,8 @@ def main() -> None:
     """Play the events that were asked for, and write down what was seen."""
     folder, names, warm_up_s = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
     jars = sys.argv[4]
-    with cluster(folder) as there:
+    # Only then: writing to a disk in memory takes no time, and benches measure it.
+    with cluster(folder, disk_bytes=DISK_BYTES if DISK in names else 0) as there:
         results = _played(there, folder / "project", names, warm_up_s)
         if jars:
             results["by_hand"] = run_contrast(there, folder, jars, RATE, (warm_up_s, BEFORE_S, AFTER_S))

@@ -41,7 +41,7 @@ def held_back(
     if previous is None:
         return {}
     steps = tuple(step for step in steps if step.meets)
-    reached_us = _reached(steps, {step.id: known_mark(step, previous, observed.get(step.id)) for step in steps})
+    reached_us = _reached(steps, {step.id: known_mark(step, previous, observed) for step in steps})
     found = {}
     for source in sorted(reached_us.keys() & set(moving)):
         others = [(reached_us[one], one) for one in _met(steps, source) if one in moving and one in reached_us]

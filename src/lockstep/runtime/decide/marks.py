@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lockstep.clock import END_US
+from lockstep.plan.event_times import goes_by_partition
 from lockstep.plan.graph import Graph
 from lockstep.plan.joins import IntervalJoin
 from lockstep.plan.loops import loop_journal
 from lockstep.plan.stages import Boundary, Stage, stage_journal
 from lockstep.plan.steps import EventTime, event_times_before, sources_before, upstream
+from lockstep.runtime.decide import partitions
 from lockstep.store.protocols import Entry
 
 PAUSE_US = 10_000_000
@@ -34,6 +36,8 @@ class TimeStep:
     its own one follows."""
     meets: tuple[str, ...] = ()
     """The other sources whose records meet these in some step by time: none of them should be far ahead."""
+    by_partition: bool = False
+    """Whether each partition of its one source has a time of its own, and the slowest counts."""
 
 
 def next_marks(
@@ -53,7 +57,7 @@ def next_marks(
     And while no record came at all, event time has not begun: what comes first may be a history of any age.
     """
     found: dict[str, int | None] = {}
-    known = {step.id: known_mark(step, previous, observed.get(step.id)) for step in steps}
+    known = {step.id: known_mark(step, previous, observed) for step in steps}
     has_begun = any(mark is not None for mark in known.values())
     for step in steps:
         if step.follows:
@@ -62,11 +66,56 @@ def next_marks(
         if ending > QUIET_EPOCHS * step.level:
             found[step.id] = END_US
             continue
-        mark = known[step.id]
         quiet = not any(advanced.get(source, False) for source in step.sources)
-        quiet = quiet and not _was_paused(previous, epoch_time_us, pause_us)
-        found[step.id] = _idle_mark(step, mark, previous, epoch_time_us) if previous and has_begun and quiet else mark
+        quiet = quiet and has_begun and not _was_paused(previous, epoch_time_us, pause_us)
+        if previous is None:
+            found[step.id] = None
+        elif step.by_partition:
+            found[step.id] = _slowest_mark(step, previous, observed, epoch_time_us, quiet=quiet)
+        else:
+            mark = known[step.id]
+            found[step.id] = _idle_mark(step, mark, previous, epoch_time_us) if quiet else mark
     return found
+
+
+def _slowest_mark(
+    step: TimeStep, previous: Entry, observed: Mapping[str, int | None], epoch_time_us: int, *, quiet: bool
+) -> int | None:
+    """The mark of a step whose slowest partition counts; it never goes back, whoever wakes up.
+
+    A partition without a record holds it too, until it is idle: what comes first there may be of any age.
+    """
+    found = partitions.reached(step.id, step.sources[0], previous, observed)
+    mark = previous.marks.get(step.id)
+    awake = partitions.awake(found, previous, step.idle_after_us)
+    if awake or not found or not quiet:
+        return _later(mark, partitions.slowest_us(awake))
+    latest = epoch_time_us - step.out_of_order_us
+    goes_on_us = partitions.idle_us(found, epoch_time_us)
+    reached_us = latest if goes_on_us is None else min(latest, goes_on_us)
+    # Time that is ahead of the clock is not taken back, nor is what came before the silence forgotten.
+    return _later(_later(mark, partitions.newest_us(found)), reached_us)
+
+
+def next_partitions(
+    steps: tuple[TimeStep, ...],
+    previous: Entry | None,
+    observed: Mapping[str, int | None],
+    epoch_time_us: int,
+    marks: Mapping[str, int | None],
+    pause_us: int = PAUSE_US,
+) -> dict[str, dict[str, tuple[int | None, int]]]:
+    """How far the partitions have come before the epoch after ``previous``, which has these marks."""
+    if previous is None:
+        return {}
+    was_paused = _was_paused(previous, epoch_time_us, pause_us)
+    found = {
+        step.id: partitions.reached(step.id, step.sources[0], previous, observed) for step in steps if step.by_partition
+    }
+    return {
+        step: partitions.written(each, marks[step], epoch_time_us, was_paused=was_paused)
+        for step, each in found.items()
+    }
 
 
 def _followed_marks(step: TimeStep, previous: Entry | None) -> dict[str, int | None]:
@@ -95,11 +144,14 @@ def _was_paused(previous: Entry | None, epoch_time_us: int, pause_us: int) -> bo
     return previous is not None and epoch_time_us - previous.epoch_time_us > pause_us
 
 
-def known_mark(step: TimeStep, previous: Entry | None, observed: int | None) -> int | None:
+def known_mark(step: TimeStep, previous: Entry | None, observed: Mapping[str, int | None]) -> int | None:
     """The highest event time that is known of a step: what the epochs before were sealed with, and saw."""
     if previous is None:
         return None
-    return _later(previous.marks.get(step.id), observed)
+    seen = observed.get(step.id)
+    if step.by_partition:
+        seen = partitions.newest_us(partitions.reached(step.id, step.sources[0], previous, observed))
+    return _later(previous.marks.get(step.id), seen)
 
 
 def _idle_mark(step: TimeStep, mark: int | None, previous: Entry, epoch_time_us: int) -> int | None:
@@ -145,6 +197,7 @@ def time_steps(graph: Graph) -> tuple[TimeStep, ...]:
             step.idle_after_us,
             _level(graph, step),
             meets=_meets(graph, step),
+            by_partition=goes_by_partition(step),
         )
         for step in graph.event_times
     ]

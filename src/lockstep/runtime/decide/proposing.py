@@ -15,7 +15,7 @@ from lockstep.connect.protocols import Advance, SourceSide
 from lockstep.connect.sources.stage import StageSide
 from lockstep.runtime.decide.alignment import Ahead, held_back
 from lockstep.runtime.decide.last_seen import LastSeen
-from lockstep.runtime.decide.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks
+from lockstep.runtime.decide.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks, next_partitions
 from lockstep.runtime.decide.pacing import View, Wait, decide, first_record_limit
 from lockstep.store.protocols import Entry, Holder, Item, Store
 
@@ -164,11 +164,13 @@ class Proposer:
         # Whoever is held back is not idle: its event time must not go on without it.
         moved = {name: advance.records > 0 or name in self._held for name, advance in advances.items()}
         pause_us = max(PAUSE_US, round(10 * self._settings.heartbeat_interval_s * US_PER_S))
+        steps, seen = self._time_steps, self._observed
+        marks = next_marks(steps, previous, seen, epoch_time_us, moved, pause_us, ending=ending)
         entry = Entry(
             epoch=epoch,
             epoch_time_us=epoch_time_us,
             cut={name: dict(advance.positions) for name, advance in advances.items()},
-            marks=next_marks(self._time_steps, previous, self._observed, epoch_time_us, moved, pause_us, ending=ending),
+            marks=marks,
             records=sum(advance.records for advance in advances.values()),
             ingested_oldest_us=min(oldest, default=None),
             ingested_newest_us=max(newest, default=None),
@@ -176,5 +178,6 @@ class Proposer:
             sealed_by=str(self._holder),
             ending=ending,
             held={name: {one.slowest: one.ahead_us} for name, one in self._held.items()},
+            partitions=next_partitions(steps, previous, seen, epoch_time_us, marks, pause_us),
         )
         return Proposal(entry, tuple(item for advance in advances.values() for item in advance.items))

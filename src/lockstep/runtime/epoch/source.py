@@ -22,7 +22,17 @@ from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.types import StructType
 
-from lockstep.compile.hidden_columns import EPOCH_TIME, MARK, OFFSET, PARTITION, SOURCE, Hidden, arrow_hidden, mark_of
+from lockstep.compile.hidden_columns import (
+    EPOCH_TIME,
+    MARK,
+    OFFSET,
+    PARTITION,
+    PARTITION_NUMBER,
+    SOURCE,
+    Hidden,
+    arrow_hidden,
+    mark_of,
+)
 from lockstep.connect.protocols import POSITION, ROWS_PER_CHUNK_BITS, Place, Slice, SourceSide
 from lockstep.connect.registry import source_side
 from lockstep.errors import RunError, carried_by_spark
@@ -292,6 +302,8 @@ class _Rows:
             return _constant(self._source, field.type, rows)
         if field.name == PARTITION:
             return _constant(piece.partition, field.type, rows)
+        if field.name == PARTITION_NUMBER:
+            return _constant(int(piece.partition), field.type, rows)
         if field.name == OFFSET:
             return pa.array(positions, field.type)
         return pa.nulls(rows, field.type)
