@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -112,6 +112,33 @@ def explained(spec: KafkaSource | KafkaSink, error: Exception) -> ConnectError:
     if told is not None and told.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC):
         return no_topic(spec)
     return away(spec, told.str() if told is not None else str(error) or type(error).__name__)
+
+
+def make_topics(spec: KafkaSource | KafkaSink, topics: Mapping[str, tuple[int, dict[str, str]]]) -> None:
+    """Make these topics, by name with how many partitions (-1: as the brokers choose) and settings, if not there."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    kafka = library()
+    admin = AdminClient(client_settings(spec))
+    wanted = [NewTopic(name, partitions, -1, config=config) for name, (partitions, config) in topics.items()]
+    for asked in admin.create_topics(wanted, operation_timeout=CALL_S, request_timeout=CALL_S).values():
+        try:
+            asked.result(2 * CALL_S)
+        except kafka.KafkaException as error:
+            told = cause(error)
+            if told is None or told.code() != kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def topic_ids(spec: KafkaSource | KafkaSink, topics: Sequence[str]) -> list[str]:
+    """The ids of these topics: one that is deleted and made anew has another."""
+    from confluent_kafka.admin import AdminClient
+
+    kafka = library()
+    admin = AdminClient(client_settings(spec))
+    asked = admin.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=CALL_S)
+    return [str(asked[name].result(2 * CALL_S).topic_id) for name in topics]
 
 
 def cause(error: Exception) -> KafkaError | None:
