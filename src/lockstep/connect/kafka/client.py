@@ -14,7 +14,7 @@ from lockstep.credentials import hide_secrets
 from lockstep.errors import ConnectError
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
+    from confluent_kafka import KafkaError, Producer
 
 CALL_S = 10.0
 """How long one request may take: a broker that was killed is replaced by another in 3 to 6 s."""
@@ -139,6 +139,23 @@ def topic_ids(spec: KafkaSource | KafkaSink, topics: Sequence[str]) -> list[str]
     admin = AdminClient(client_settings(spec))
     asked = admin.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=CALL_S)
     return [str(asked[name].result(2 * CALL_S).topic_id) for name in topics]
+
+
+def flushed(producer: Producer, seconds: float) -> int:
+    """Have everything delivered that was given to a producer with ``on_delivery``; how much is left after this time.
+
+    The client raises a fatal error (to be fenced is one), but calls its callbacks first, with the exception pending.
+    Python makes a SystemError of that: what the client raised is below it.
+    """
+    try:
+        return producer.flush(seconds)
+    except SystemError as error:
+        raised: BaseException | None = error
+        while isinstance(raised, SystemError):
+            raised = raised.__cause__ or raised.__context__
+        if raised is None:
+            raise
+        raise raised from None
 
 
 def cause(error: Exception) -> KafkaError | None:

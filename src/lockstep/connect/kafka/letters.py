@@ -14,11 +14,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from lockstep.connect.kafka.client import AWAY_S, away, client_settings, explained, library, make_topics, patiently
+from lockstep.connect.kafka.client import (
+    AWAY_S,
+    away,
+    client_settings,
+    flushed,
+    kafka_trouble,
+    library,
+    make_topics,
+    patiently,
+)
 from lockstep.connect.kafka.journals import DEAD_LETTERS, KEPT_CONFIG, MESSAGE_BYTES_MAX, journal_topic, read_as
 from lockstep.connect.kafka.reader import PartitionReader
 from lockstep.connect.kafka.specs import KafkaSink
 from lockstep.connect.kafka.watch import END, TopicWatch
+from lockstep.errors import ConnectError
 from lockstep.store.dead_letters import DeadLetterWriter, Letter
 
 if TYPE_CHECKING:
@@ -107,12 +117,12 @@ class _Desk:
         with self._lock:
             known = self._book.keys()
             new = {key: value for key, value in letters.items() if key not in known}
-            for key, value in new.items():
-                self._put(self._book.topic, key, value)
-            left = self._producer.flush(AWAY_S)
-            failed, self._failed = self._failed, []
-        if failed:
-            raise explained(self._book.topic, library().KafkaException(failed[0]))
+            with kafka_trouble(self._book.topic):
+                for key, value in new.items():
+                    self._put(self._book.topic, key, value)
+                left = flushed(self._producer, AWAY_S)
+                if self._failed:
+                    raise library().KafkaException(self._failed[0])
         if left:
             raise away(self._book.topic, f"{left} dead letters are not acknowledged")
         return bool(new)
@@ -121,7 +131,7 @@ class _Desk:
         try:
             self._producer.produce(topic.topic, value, key, partition=0, on_delivery=self._delivered)
         except BufferError:
-            self._producer.flush(AWAY_S)
+            flushed(self._producer, AWAY_S)
             self._producer.produce(topic.topic, value, key, partition=0, on_delivery=self._delivered)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -149,7 +159,12 @@ class TopicLetterWriter(DeadLetterWriter):
 
     def keep(self, key: str, letters: Sequence[Letter]) -> bool:
         """Keep letters that belong together, each once: whether one of them was new."""
-        return _desk(self.journals).write({f"{key}@{one.offset}".encode(): _value(one) for one in letters})
+        try:
+            return _desk(self.journals).write({f"{key}@{one.offset}".encode(): _value(one) for one in letters})
+        except ConnectError:
+            # Its client may be of no use any more.
+            _desks.pop((os.getpid(), self.journals), None)
+            raise
 
 
 def _value(letter: Letter) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from lockstep.clock import Clock, wall_us
-from lockstep.connect.kafka.client import Settings, away, library
+from lockstep.connect.kafka.client import Settings, away, flushed, library
 from lockstep.connect.kafka.fence import FenceReader, epoch_record
 from lockstep.connect.kafka.journals import (
     KEPT_CONFIG,
@@ -109,7 +109,7 @@ class StageTopicSinkSide(KafkaSinkSide):
         """The fence says where the rows end, so these have to be there before it is written."""
         producer = self._producer
         assert producer is not None
-        left = producer.flush(TRANSACTION_S)
+        left = flushed(producer, TRANSACTION_S)
         if self._failed is not None:
             raise library().KafkaException(self._failed)
         if left:
@@ -117,8 +117,9 @@ class StageTopicSinkSide(KafkaSinkSide):
         return epoch_record(published, self._end)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        offset = message.offset()
         if error is not None:
             self._failed = error
-        elif offset is not None:
-            self._end = max(self._end, offset + 1)
+            return
+        offset = message.offset()
+        assert offset is not None, "it was delivered"
+        self._end = max(self._end, offset + 1)
