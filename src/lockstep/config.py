@@ -195,7 +195,7 @@ class HostSettings(_Strict):
 
 
 class Settings(_Strict):
-    """All of `lockstep.toml`."""
+    """All of `lockstep.toml`: where things are, and the tables below."""
 
     store: str = f"sqlite:{STORE_FOLDER}"
     """The address of the job's store (ledger, leases, facts). `sqlite:FOLDER` is embedded, in a folder here;

@@ -10,6 +10,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from tests.cluster.broker import Broker
 SETTINGS = {"heartbeat_interval_s": "0.3", "spares": "0", "seed_beyond_epochs": "2"}
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 WAIT_S = 120
+Hour = tuple[datetime, int, int, int]
+"""Its begin, the most orders of a user in a minute, cents spent, users."""
 
 TWO_STAGES = """
 import lockstep as ls
@@ -92,8 +95,8 @@ class Orders:
         self._broker.send(self._topic, [*lines, "malformed", bad])
         self.sent += new
 
-    def hours(self) -> list[tuple[int, int, int]]:
-        """(most orders of a user in a minute, cents spent, users) of every hour that is over."""
+    def hours(self) -> list[Hour]:
+        """Every hour that is over."""
         by_hour: dict[datetime, list[tuple[datetime, str, int]]] = defaultdict(list)
         for one in self.sent:
             by_hour[one[0].replace(minute=0, second=0)].append(one)
@@ -103,12 +106,18 @@ class Orders:
             if hour < last:
                 minutes = Counter((at.replace(second=0), user) for at, user, _ in by_hour[hour])
                 cents = sum(2 * cents for _, _, cents in by_hour[hour])
-                found.append((max(minutes.values()), cents, len({user for _, user, _ in by_hour[hour]})))
+                users = {user for _, user, _ in by_hour[hour]}
+                found.append((hour, max(minutes.values()), cents, len(users)))
         return found
 
 
-def out_of(broker: Broker, topic: str) -> list[tuple[int, int, int]]:
-    return [(row["most"], round(float(row["spent"]) * 100), row["users"]) for row in broker.committed(topic)]
+def out_of(broker: Broker, topic: str) -> list[Hour]:
+    """What was published, by time: hours that end in one epoch have no order."""
+    rows = broker.committed(topic)
+    return sorted(
+        (datetime.fromisoformat(row["window_start"]), row["most"], round(Decimal(row["spent"]) * 100), row["users"])
+        for row in rows
+    )
 
 
 def events(run: JobRun, kind: str) -> list[str]:
