@@ -69,15 +69,18 @@ def _settings_page() -> str:
     config = import_module("lockstep.config")
     parts = [NOTE, "", "# Settings", "", _SETTINGS, ""]
     for title, cls in (
-        ("[run]", config.RunSettings),
-        ("[spark]", config.SparkSettings),
-        ("[hosts]", config.HostSettings),
+        ("Before the first table", config.Settings),
+        ("`[run]`", config.RunSettings),
+        ("`[spark]`", config.SparkSettings),
+        ("`[hosts]`", config.HostSettings),
     ):
-        parts += [f"## `{title}`", "", _text(inspect.getdoc(cls) or ""), "", "| name | default | |", "|---|---|---|"]
+        parts += [f"## {title}", "", _text(inspect.getdoc(cls) or ""), "", "| name | default | |", "|---|---|---|"]
         texts = _field_texts(cls)
         for name, field in cls.model_fields.items():
+            if cls is config.Settings and name not in texts:
+                continue  # a table of its own
             default = field.get_default(call_default_factory=True)
-            shown = "" if default == {} else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+            shown = "" if default in ({}, "") else f"`{str(default).lower() if isinstance(default, bool) else default}`"
             parts.append(f"| `{name}` | {shown} | {_inline(' '.join(texts.get(name, '').split()))} |")
         parts.append("")
     return "\n".join(parts)

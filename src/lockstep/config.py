@@ -197,11 +197,16 @@ class HostSettings(_Strict):
 
 
 class Settings(_Strict):
-    """All of `lockstep.toml`."""
+    """All of `lockstep.toml`: where things are, and the tables below."""
 
     store: str = f"sqlite:{STORE_FOLDER}"
     """The address of the job's store (ledger, leases, facts). `sqlite:FOLDER` is embedded, in a folder here;
     `zookeeper://h1:2181,h2:2181,h3:2181/lockstep` is an ensemble that several hosts share."""
+    journals: str = ""
+    """Where a job keeps its journals between stages and of loops, and its dead letters. Empty: in files of its host.
+    `kafka://h1:9092,h2:9092/lockstep` has them in topics whose names begin with `lockstep`, so that replicas on several
+    hosts share them; the client's settings stand behind it (`?security.protocol=ssl`), secrets as `env:NAME`. Fixed by
+    a job's first start, but for the list of brokers and the client's settings."""
     run: RunSettings = RunSettings()
     spark: SparkSettings = SparkSettings()
     replica: Mapping[str, ReplicaSettings] = Field(default_factory=dict)

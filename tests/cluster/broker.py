@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -62,6 +63,13 @@ class Broker:
     def trim(self, topic: str, partition: int, offset: int) -> None:
         for asked in self.admin.delete_records([TopicPartition(topic, partition, offset)]).values():
             asked.result(WAIT_S)
+
+    def begin(self, topic: str) -> int:
+        """The oldest offset that is kept of a topic with one partition."""
+        with closing(Consumer({**self.settings, "group.id": "check"})) as consumer:
+            marks = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)
+        assert marks is not None
+        return int(marks[0])
 
     def _wait_for(self, topic: str, partitions: int) -> None:
         """What was made is known to all of the broker a moment later."""

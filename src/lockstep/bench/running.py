@@ -32,6 +32,8 @@ class Run:
     settings: Mapping[str, str] | None = None
     store: str = ""
     """The address of its store; empty: embedded, in its folder."""
+    journals: str = ""
+    """Where its own journals are; empty: in its folder."""
     arguments: Sequence[str] = ()
     """More words for `lockstep run`."""
 
@@ -56,8 +58,10 @@ class JobRun(Child):
         arguments += ["--replicas", str(run.replicas), "--master", run.master]
         for key, value in (run.settings or {}).items():
             arguments += ["--set", f"{key}={value}"]
-        if run.store:
-            (folder / CONFIG_FILE).write_text(f'store = "{run.store}"\n', encoding="utf-8")
+        places = {"store": run.store, "journals": run.journals}
+        lines = [f'{name} = "{place}"\n' for name, place in places.items() if place]
+        if lines:
+            (folder / CONFIG_FILE).write_text("".join(lines), encoding="utf-8")
         arguments += run.arguments
         self.store: Store = open_store(run.store or address_in(self.store_folder), run.job)
         super().__init__("`lockstep run`", arguments, folder / "run.log", folder)

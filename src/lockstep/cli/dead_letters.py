@@ -103,10 +103,10 @@ def dead_letters(
 
 @contextmanager
 def _opened(context: typer.Context, job: str | None) -> Iterator[tuple[str, DeadLetters]]:
-    from lockstep.store.dead_letters import DeadLetters
+    from lockstep.connect.letters import dead_letters
 
     project = project_of(context)
-    with project.open_store(job) as (name, store), closing(DeadLetters(project.home, name, store)) as letters:
+    with project.open_store(job) as (name, store), closing(dead_letters(project.home, name, store)) as letters:
         yield name, letters
 
 
@@ -128,7 +128,7 @@ def _put_back(
 
     project = project_of(context)
     with project.open_store(name) as (_, store):
-        place = Place(project.folder, project.home, name)
+        place = Place(project.folder, project.home, name, address=project.address)
         return put_back(place, store, letters, chosen, whole_record=whole_record)
 
 

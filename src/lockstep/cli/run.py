@@ -165,9 +165,9 @@ class Display(Protocol):
 
 def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_json: bool) -> int:
     from lockstep.config import STORE_FOLDER
+    from lockstep.connect.letters import dead_letters
     from lockstep.control import run_job
     from lockstep.control.overview import Watcher
-    from lockstep.store.dead_letters import DeadLetters
 
     name = prepared.graph.name
     prints_rows = any(sink.spec.kind == "console" for sink in prepared.graph.sinks)
@@ -177,8 +177,8 @@ def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_js
         display.write("begin", introduction)
     else:
         _introduce(introduction)
-    dead_letters = DeadLetters(project / STORE_FOLDER, name, prepared.store)
-    watcher = Watcher(prepared.store, dead_letters)
+    letters = dead_letters(project / STORE_FOLDER, name, prepared.store)
+    watcher = Watcher(prepared.store, letters)
     follower = Follower(prepared, watcher, display, until_epoch)
     display.begin()
     failure: LockstepError | None = None
@@ -190,7 +190,7 @@ def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_js
         follower.tell_stop()
         last = watcher.look(wall_us())
         display.end(last)
-        dead_letters.close()
+        letters.close()
         prepared.store.close()
     at_once = prepared.supervisor.stops > 1
     if failure is None:

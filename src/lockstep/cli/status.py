@@ -37,12 +37,12 @@ def status(
 
       lockstep status > /dev/null || echo "somebody should look"
     """
+    from lockstep.connect.letters import dead_letters
     from lockstep.control.overview import Watcher
-    from lockstep.store.dead_letters import DeadLetters
 
     project = project_of(context)
-    with project.open_store(job) as (name, store), closing(DeadLetters(project.home, name, store)) as dead_letters:
-        overview = Watcher(store, dead_letters).look(wall_us())
+    with project.open_store(job) as (name, store), closing(dead_letters(project.home, name, store)) as letters:
+        overview = Watcher(store, letters).look(wall_us())
         report = _report(name, store, overview)
     if as_json:
         print_json(report)

@@ -26,6 +26,10 @@ ORDER = "__order"
 POSITION = "__position"
 """A column that a source may give beside its schema's: the positions of the records, where some of them are skipped."""
 
+JOURNALS = "journals"
+"""Fact: where the job's own journals are: the address of their topics, or :data:`FILES`."""
+FILES = "files"
+
 
 @dataclass(frozen=True)
 class Advance:
@@ -181,6 +185,9 @@ class Place:
     as one may be behind (``behind_epochs_max``; its default stands here, for those who only read or stage)."""
     address: str = ""
     """Where the job's store is; empty: in ``home``."""
+    journals: str = ""
+    """Where the topics are that hold the job's own journals (:mod:`lockstep.connect.kafka.journals`); empty: they are
+    files in ``home``."""
 
     @property
     def store(self) -> str:

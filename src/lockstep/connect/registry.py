@@ -22,6 +22,7 @@ SOURCES = {
     "collection": "collection:CollectionSide",
     "kafka": "kafka:KafkaSide",
     "stage": "stage:StageSide",
+    "stage-topic": "stage_topic:StageTopicSide",
 }
 SINKS = {
     "files": "files:FilesSinkSide",
@@ -31,8 +32,12 @@ SINKS = {
     "console": "console:ConsoleSinkSide",
     "kafka": "kafka:KafkaSinkSide",
     "stage": "stage:StageSinkSide",
+    "stage-topic": "stage_topic:StageTopicSinkSide",
 }
-"""Kind -> module and class, loaded when one is made: each of Spark's processes that reads a source pays for imports."""
+"""Kind -> module and class, loaded when one is made: each of Spark's processes that reads a source pays for imports.
+
+``stage-topic`` is ``stage`` where the place has journals in topics: the plan does not say where they are.
+"""
 
 
 def source_side(spec: SourceSpec | Mapping[str, Any], place: Place, source: str) -> SourceSide:
@@ -40,7 +45,7 @@ def source_side(spec: SourceSpec | Mapping[str, Any], place: Place, source: str)
     known = _spec(spec)
     if not isinstance(known, SourceSpec) or known.kind not in SOURCES:
         raise ConnectError("LS0501", f"{_named(known)} cannot be read from", why=f"sources are: {', '.join(SOURCES)}.")
-    made: SourceSide = _loaded("sources", SOURCES[known.kind])(known, place, source)
+    made: SourceSide = _loaded("sources", SOURCES[_kind(known.kind, place)])(known, place, source)
     return made
 
 
@@ -54,11 +59,22 @@ def sink_side(
     known = _spec(spec)
     if not isinstance(known, SinkSpec) or known.kind not in SINKS:
         raise ConnectError("LS0501", f"{_named(known)} cannot be written to", why=f"sinks are: {', '.join(SINKS)}.")
-    side: SinkSide = _loaded("sinks", SINKS[known.kind])(known, sink_id, place)
+    side: SinkSide = _loaded("sinks", SINKS[_kind(known.kind, place)])(known, sink_id, place)
     if guarantee != "at-most-once":
         return side
     at_most_once: SinkSide = _loaded("sinks", "at_most_once:AtMostOnceSide")(side, sink_id, place)
     return at_most_once
+
+
+def stage_trimmer(name: str, place: Place) -> SourceSide:
+    """What forgets records of a journal inside a job."""
+    known = "stage_topic:StageTopicTrimmer" if place.journals else "stage:StageTrimmer"
+    made: SourceSide = _loaded("sources", known)(name, place)
+    return made
+
+
+def _kind(kind: str, place: Place) -> str:
+    return "stage-topic" if kind == "stage" and place.journals else kind
 
 
 def _loaded(package: str, path: str) -> Any:

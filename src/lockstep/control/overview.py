@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ import psutil
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.control.health import Event, Health, History, Limits, histories, judge_health
+from lockstep.errors import ConnectError
 from lockstep.store.dead_letters import DeadLetters
 from lockstep.store.protocols import Published, Store
 
@@ -29,6 +31,8 @@ _EPOCHS_LOOKED_BACK = 600
 _LATE_EPOCHS = 20
 """Publications are noted a moment after they happen, by different replicas: the newest few are read again."""
 _EVENTS_MAX = 10_000
+_LETTERS_AGAIN_S = 30.0
+"""Until dead letters are counted again after brokers that have them did not answer."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Watcher:
         self._last_event = 0
         self._history: dict[str, History] = {}
         self._published: dict[int, Published] = {}
+        self._letters = 0
+        self._letters_again_s = 0.0
 
     def look(self, now_us: int) -> Overview:
         """The job as it is now."""
@@ -95,8 +101,17 @@ class Watcher:
             latency_ms=latency_ms([one for one in published if one.published_us >= now_us - _us(LATENCY_WINDOW_S)]),
             events=tuple(events),
             held=head.held if head else {},
-            dead_letters=self._dead_letters.open(),
+            dead_letters=self._letters_waiting(),
         )
+
+    def _letters_waiting(self) -> int:
+        """How many letters wait, as far as is known: brokers that are away must not hold up whoever looks."""
+        if time.monotonic() >= self._letters_again_s:
+            try:
+                self._letters = self._dead_letters.open()
+            except ConnectError:
+                self._letters_again_s = time.monotonic() + _LETTERS_AGAIN_S
+        return self._letters
 
     def _new_events(self) -> list[Event]:
         """Events of this run that were not seen yet."""

@@ -16,9 +16,8 @@ from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import Place, SourceSide
 from lockstep.connect.put_back import SOURCES, sources_text
-from lockstep.connect.registry import sink_side, source_side
+from lockstep.connect.registry import sink_side, source_side, stage_trimmer
 from lockstep.connect.sinks.delta_tidying import DeltaTidier
-from lockstep.connect.sources.stage import StageTrimmer
 from lockstep.connect.specs import DeltaSink, FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.agents import AgentProcesses, Directory, Found, end_others, sorted_out
@@ -27,6 +26,7 @@ from lockstep.control.compacting import Compactor
 from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned
 from lockstep.control.host_directory import HostDirectory
 from lockstep.control.job_agent import JobAgent
+from lockstep.control.journals import settle_journals
 from lockstep.control.order import settle_order
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.shared_places import check_places, probe_places
@@ -97,7 +97,7 @@ def prepare_run(
     store = open_store(address, graph.name)
     is_shared = lock_file(address, graph.name) is None
     hosts = announced_hosts(address) if is_shared else {}
-    check_places(graph, hosts)
+    check_places(graph, hosts, settings.journals)
     if is_shared:
         claim = claim_anywhere(store, graph.name, replace=replace_supervisor)
     else:
@@ -116,6 +116,7 @@ def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, ho
     follow_plan(store, graph)
     check_end(store, graph, settings)
     settle_order(store, graph, settings.run)
+    settings = settings.model_copy(update={"journals": settle_journals(store, graph.name, settings.journals)})
     folder = job_folder(home, graph.name)
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, folder / TABLES)
@@ -189,7 +190,8 @@ def _supervisor(
         at = processes.standings(stages)
     note_version(store, graph.version(order.code_hash), at)
     forget_removed(store, settings)
-    place = Place(project, project / STORE_FOLDER, graph.name, address=order.store)
+    home = project / STORE_FOLDER
+    place = Place(project, home, graph.name, address=order.store, journals=settings.journals)
     sources, sinks = _sides(graph, place)
     run(sweep(store, sinks.values(), found.replicas))
     for side in sources.values():
@@ -203,7 +205,7 @@ def _supervisor(
 def _sides(graph: Graph, place: Place) -> tuple[dict[str, SourceSide], dict[str, Any]]:
     sources: dict[str, SourceSide] = {step.id: source_side(step.spec, place, step.id) for step in graph.sources}
     inside = [*(boundary.name for boundary in graph.boundaries), *(loop_journal(head) for head in graph.loops)]
-    sources |= {name: StageTrimmer(name, place) for name in inside}
+    sources |= {name: stage_trimmer(name, place) for name in inside}
     ends = [*graph.sinks, *(boundary.sink for boundary in graph.boundaries)]
     return sources, {step.id: sink_side(step.spec, step.id, place, step.given) for step in ends}
 

@@ -16,19 +16,28 @@ _PLACES = ("files", "delta")
 """Kinds that have a path, which may be on a file system that all hosts have."""
 
 
-def check_places(graph: Graph, hosts: Collection[str]) -> None:
-    """Refuse what is on one host's disk if replicas may live on several (LS0686)."""
+def check_places(graph: Graph, hosts: Collection[str], journals: str = "") -> None:
+    """Refuse what is on one host's disk if replicas may live on several (LS0686).
+
+    With ``journals`` those inside the job are topics, which all hosts reach.
+    """
     if len(hosts) < 2:
         return
     found = [f'"{name}" ({spec.describe()})' for name, spec in _ends(graph) if spec.kind in _ONE_HOST_ONLY]
-    found += [f'the boundary "{boundary.name}" between two stages' for boundary in graph.boundaries]
-    found += [f'the loop at "{head}"' for head in graph.loops]
+    inside = [f'the boundary "{boundary.name}" between two stages' for boundary in graph.boundaries]
+    inside += [f'the loop at "{head}"' for head in graph.loops]
+    hints = ["read from and write to what all hosts reach (ls.kafka, ls.postgres)"] if found else []
+    if inside and not journals:
+        found += inside
+        hints.append(
+            'have the journals inside the job in Kafka (journals = "kafka://HOST:PORT/lockstep" in lockstep.toml)'
+        )
     if found:
         raise RunError(
             "LS0686",
             "the job keeps something on the disk of one host, and its replicas would live on several",
             why=f"{', '.join(found)}: each host would have its own.",
-            hint="read from and write to what all hosts reach (ls.kafka, ls.postgres), or run it on one host.",
+            hint=f"{', and '.join(hints)}; or run it on one host.",
         )
 
 

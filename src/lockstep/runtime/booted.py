@@ -21,6 +21,7 @@ from lockstep.clock import wall_us
 from lockstep.compile.hidden_columns import Hidden, ddl_with_hidden
 from lockstep.compile.job import Compiled, compile_job
 from lockstep.compile.tasks import is_one_task
+from lockstep.connect.letters import letter_writer
 from lockstep.connect.put_back import readings
 from lockstep.connect.tables import copies_in, look_in
 from lockstep.plan.steps import Source
@@ -31,7 +32,6 @@ from lockstep.runtime.spark.warm_up import EPOCHS_MAX, nowhere, warm_up
 from lockstep.runtime.spec import (
     ReplicaSpec,
 )
-from lockstep.store.dead_letters import DeadLetterWriter
 from lockstep.store.derived import LEDGER_FILE
 from lockstep.store.protocols import Store
 
@@ -74,7 +74,7 @@ def compiled(
         cloudpickle.register_pickle_by_value(sys.modules[name])
     frames = source_frames(session, spec, drain_flag, tasks_max, gate)
     graph = job.job.graph()
-    dead_letters = DeadLetterWriter(spec.home, spec.job, readings((one.id, one.spec) for one in graph.sources))
+    dead_letters = letter_writer(spec.place, readings((one.id, one.spec) for one in graph.sources))
     return compile_job(graph, frames, dead_letters, one_task=is_one_task(session, tasks_max))
 
 
@@ -114,7 +114,8 @@ def source_frames(
     warm_up_epochs: int = 0,
 ) -> Any:
     """How the compiler gets the DataFrame of a source."""
-    derives = spec.parsed_settings().run.order == "derived"
+    settings = spec.parsed_settings()
+    derives = settings.run.order == "derived"
 
     def frame(step: Source, hidden: Hidden, stage: int) -> DataFrame:
         ddl = step.spec.schema.ddl()
@@ -132,6 +133,7 @@ def source_frames(
             gate=str(gate) if gate is not None else "",
             stage=stage,
             warm_up_epochs=warm_up_epochs,
+            journals=settings.journals,
             ledger=str(drain_flag.parent / LEDGER_FILE) if derives and not warm_up_epochs else "",
         )
         schema = ddl_with_hidden(ddl, hidden.columns)

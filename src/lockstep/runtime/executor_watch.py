@@ -28,6 +28,7 @@ from lockstep.runtime.spark.sharing import SHARE_HINT, Answer, Place, ask, forge
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.home import job_folder
 from lockstep.store.journal import JOURNALS_FOLDER
+from lockstep.store.opening import embedded_folder
 
 INTERVAL_S = 0.5
 AGAIN_S = 10.0
@@ -45,8 +46,9 @@ def places(spec: ReplicaSpec, graph: Graph) -> tuple[Place, ...]:
     found = [
         Place("the replica's checkpoints", str(spec.folder)),
         Place("staged rows, tables and the journals inside the job", str(own)),
-        Place("journals and dead letters", str(home / JOURNALS_FOLDER)),
     ]
+    if not spec.parsed_settings().journals or any(one.spec.kind == "journal" for one in graph.sources):
+        found.append(Place("journals and dead letters", str(home / JOURNALS_FOLDER)))
     for source in graph.sources:
         if source.spec.kind in _FOLDERS:
             folder = str(project / source.spec.to_json()["path"])
@@ -64,14 +66,19 @@ def _beside(what: str, folder: Path) -> Place:
     return Place(what, str(above)) if os.access(above, os.W_OK) else Place(what, str(folder), read_only=True)
 
 
-def embedded_parts(graph: Graph) -> list[str]:
-    """What of a job has executors open SQLite files of the driver's host: they cannot be shared between machines."""
+def embedded_parts(graph: Graph, journals: str = "", *, shared_store: bool = False) -> list[str]:
+    """What of a job has executors open SQLite files of the driver's host: they cannot be shared between machines.
+
+    With ``journals`` those inside the job and its dead letters are topics; a source that skips records also notes an
+    event in the store.
+    """
     found = [f'source "{one.id}" (a journal)' for one in graph.sources if one.spec.kind == "journal"]
-    if graph.boundaries or graph.loops:
+    if not journals and (graph.boundaries or graph.loops):
         found.append("the journals between its stages")
     skipping = [one for one in graph.sources if one.spec.to_json().get("on_bad_record") == "skip"]
-    found += [f'source "{one.id}" (dead letters: on_bad_record="skip")' for one in skipping]
-    steps = [one for one in graph.steps if getattr(one, "on_error", "") == "skip"]
+    if not (journals and shared_store):
+        found += [f'source "{one.id}" (dead letters: on_bad_record="skip")' for one in skipping]
+    steps = [one for one in graph.steps if not journals and getattr(one, "on_error", "") == "skip"]
     return found + [f'step "{one.id}" (dead letters: on_error="skip")' for one in steps]
 
 
@@ -90,7 +97,8 @@ class ExecutorWatch(threading.Thread):
         super().__init__(name="executor-watch", daemon=True)
         self._session = session
         self._places = places(spec, graph)
-        self._embedded = embedded_parts(graph)
+        shared = embedded_folder(spec.store) is None
+        self._embedded = embedded_parts(graph, spec.parsed_settings().journals, shared_store=shared)
         self._note = note
         self._on_change = on_change
         self._on_failure = on_failure
@@ -225,6 +233,7 @@ def _embedded_elsewhere(answer: Answer, parts: Sequence[str]) -> RunError:
         "LS0692",
         f"executor {answer.executor} is on another machine ({answer.host}) and would open SQLite files of this one",
         why=f"{'; '.join(parts)}: SQLite cannot be shared between machines, whatever the file system.",
-        hint='read Kafka or files instead of journals, and set on_bad_record="stop" and on_error="fail"; or use local '
+        hint="read Kafka or files instead of journals, and have those inside the job in Kafka (in lockstep.toml: "
+        'journals = "kafka://HOST:PORT/lockstep"), or set on_bad_record="stop" and on_error="fail"; or use local '
         "masters, with replicas on several hosts.",
     )

@@ -84,8 +84,9 @@ class ReplicaSpec:
         """Where connectors work."""
         from lockstep.connect.protocols import Place
 
-        kept = self.parsed_settings().run.behind_epochs_max
-        return Place(Path(self.project), Path(self.home), self.job, kept, self.address)
+        settings = self.parsed_settings()
+        kept = settings.run.behind_epochs_max
+        return Place(Path(self.project), Path(self.home), self.job, kept, self.address, settings.journals)
 
     @property
     def store(self) -> str:

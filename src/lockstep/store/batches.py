@@ -16,10 +16,10 @@ Below this size a batch shares its pages with others and its commit waits for th
 _CODEC = pa.Codec("zstd", 1)
 
 
-def pieces(table: pa.Table) -> Iterator[pa.RecordBatch]:
+def pieces(table: pa.Table, bytes_max: int = BATCH_BYTES_MAX) -> Iterator[pa.RecordBatch]:
     """``table`` in batches of bounded records and bytes, small chunks put together."""
     record_bytes = max(1, table.nbytes // max(1, table.num_rows))
-    records = max(1, min(RECORDS_PER_BATCH_MAX, BATCH_BYTES_MAX // record_bytes))
+    records = max(1, min(RECORDS_PER_BATCH_MAX, bytes_max // record_bytes))
     return iter(table.combine_chunks().to_batches(max_chunksize=records))
 
 

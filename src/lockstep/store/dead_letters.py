@@ -1,8 +1,9 @@
 """Dead letters: records that could not be read, or that a Python function could not take, each with the reason.
 
-They are in a journal of the job's, ``JOB.dead-letters``. Every replica meets the same bad record, and again after a
-crash; the journal keeps it once, by a key made of the record's position. Nothing is ever trimmed there: a letter waits
-until a person has put it back or dismissed it, and a job with too many that wait stops (``dead_letters_max``).
+They are in a journal of the job's, ``JOB.dead-letters`` (on several hosts in a topic, ``connect/kafka/letters.py``).
+Every replica meets the same bad record, and again after a crash; the journal keeps it once, by a key made of the
+record's position. Nothing is ever trimmed there: a letter waits until a person has put it back or dismissed it, and a
+job with too many that wait stops (``dead_letters_max``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -142,13 +143,25 @@ def too_many(job: str, waiting: int, most: int, first: Letter) -> StoreError:
     )
 
 
-class DeadLetters:
-    """The dead letters of one job, and what became of them."""
+class LetterBook(Protocol):
+    """Where the dead letters of a job are kept, in an order that never changes."""
 
-    def __init__(self, store: Path, job: str, facts: Facts) -> None:
+    def kept(self) -> int:
+        """How many there are, handled ones included."""
+
+    def letters(self) -> Iterator[Letter]:
+        """All of them in order, with their numbers."""
+
+    def close(self) -> None:
+        """Give back what is open."""
+
+
+class JournalLetters:
+    """Dead letters in a journal of this host."""
+
+    def __init__(self, store: Path, job: str) -> None:
         self._store = store
         self._job = job
-        self._facts = facts
         self._journal: SqliteJournal | None = None
 
     def _opened(self) -> SqliteJournal | None:
@@ -159,9 +172,37 @@ class DeadLetters:
         return self._journal
 
     def kept(self) -> int:
-        """How many there are, handled ones included."""
+        """How many there are."""
         journal = self._opened()
         return journal.ends()[0] if journal is not None else 0
+
+    def letters(self) -> Iterator[Letter]:
+        """All of them in order, with their numbers."""
+        journal = self._opened()
+        if journal is None:
+            return
+        rows = (row for batch in journal.read(0, 0, journal.ends()[0]) for row in batch.to_pylist())
+        for number, row in enumerate(rows):
+            yield Letter(**row, number=number)
+
+    def close(self) -> None:
+        """Close the journal if it was opened."""
+        if self._journal is not None:
+            self._journal.close()
+        self._journal = None
+
+
+class DeadLetters:
+    """The dead letters of one job, and what became of them."""
+
+    def __init__(self, store: Path, job: str, facts: Facts, book: LetterBook | None = None) -> None:
+        self._job = job
+        self._facts = facts
+        self._book = book or JournalLetters(store, job)
+
+    def kept(self) -> int:
+        """How many there are, handled ones included."""
+        return self._book.kept()
 
     def open(self) -> int:
         """How many wait for somebody."""
@@ -170,16 +211,8 @@ class DeadLetters:
 
     def letters(self, *, handled: bool = False) -> Iterator[Letter]:
         """The open ones in order, with ``handled`` all of them."""
-        journal = self._opened()
-        if journal is None:
-            return
         gone = set() if handled else {number for one in self.handlings() for number in one.numbers}
-        number = 0
-        for batch in journal.read(0, 0, journal.ends()[0]):
-            for row in batch.to_pylist():
-                if number not in gone:
-                    yield Letter(**row, number=number)
-                number += 1
+        return (one for one in self._book.letters() if one.number not in gone)
 
     def handlings(self) -> list[Handling]:
         """What people have done with letters, in order."""
@@ -218,10 +251,8 @@ class DeadLetters:
                 return by
 
     def close(self) -> None:
-        """Close the journal if it was opened."""
-        if self._journal is not None:
-            self._journal.close()
-        self._journal = None
+        """Give back what is open."""
+        self._book.close()
 
 
 def _handlings(text: str | None) -> list[Handling]:

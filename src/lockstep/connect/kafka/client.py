@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +14,7 @@ from lockstep.credentials import hide_secrets
 from lockstep.errors import ConnectError
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
+    from confluent_kafka import KafkaError, Producer
 
 CALL_S = 10.0
 """How long one request may take: a broker that was killed is replaced by another in 3 to 6 s."""
@@ -112,6 +112,50 @@ def explained(spec: KafkaSource | KafkaSink, error: Exception) -> ConnectError:
     if told is not None and told.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC):
         return no_topic(spec)
     return away(spec, told.str() if told is not None else str(error) or type(error).__name__)
+
+
+def make_topics(spec: KafkaSource | KafkaSink, topics: Mapping[str, tuple[int, dict[str, str]]]) -> None:
+    """Make these topics, by name with how many partitions (-1: as the brokers choose) and settings, if not there."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    kafka = library()
+    admin = AdminClient(client_settings(spec))
+    wanted = [NewTopic(name, partitions, -1, config=config) for name, (partitions, config) in topics.items()]
+    for asked in admin.create_topics(wanted, operation_timeout=CALL_S, request_timeout=CALL_S).values():
+        try:
+            asked.result(2 * CALL_S)
+        except kafka.KafkaException as error:
+            told = cause(error)
+            if told is None or told.code() != kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def topic_ids(spec: KafkaSource | KafkaSink, topics: Sequence[str]) -> list[str]:
+    """The ids of these topics: one that is deleted and made anew has another."""
+    from confluent_kafka.admin import AdminClient
+
+    kafka = library()
+    admin = AdminClient(client_settings(spec))
+    asked = admin.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=CALL_S)
+    return [str(asked[name].result(2 * CALL_S).topic_id) for name in topics]
+
+
+def flushed(producer: Producer, seconds: float) -> int:
+    """Have everything delivered that was given to a producer with ``on_delivery``; how much is left after this time.
+
+    The client raises a fatal error (to be fenced is one), but calls its callbacks first, with the exception pending.
+    Python makes a SystemError of that: what the client raised is below it.
+    """
+    try:
+        return producer.flush(seconds)
+    except SystemError as error:
+        raised: BaseException | None = error
+        while isinstance(raised, SystemError):
+            raised = raised.__cause__ or raised.__context__
+        if raised is None:
+            raise
+        raise raised from None
 
 
 def cause(error: Exception) -> KafkaError | None:

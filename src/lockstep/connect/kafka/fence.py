@@ -42,6 +42,7 @@ FENCE_CONFIG = {
 }
 
 _OWNER_KEY = b"owner"
+_END_OFFSET = "end_offset"
 _END = -1
 
 
@@ -70,6 +71,7 @@ class Fence:
         self.owner: Owner | None = None
         self.last: Publication | None = None
         self._by_key: dict[bytes, Publication] = {}
+        self._ends: dict[int, int] = {}
 
     def take(self, key: bytes, value: bytes) -> None:
         """Take a record of the fence; one that was taken before changes nothing."""
@@ -77,7 +79,14 @@ class Fence:
             data = json.loads(value)
             self.owner = Owner(**{**data, "key": tuple(data["key"])})
             return
-        publication = Publication(**json.loads(value))
+        said = json.loads(value)
+        end = said.pop(_END_OFFSET, None)
+        publication = Publication(**said)
+        before = self._by_key.get(key)
+        if before is not None:
+            self._ends.pop(before.epoch, None)
+        if end is not None:
+            self._ends[publication.epoch] = end
         self._by_key[key] = publication
         if self.last is None or publication.epoch > self.last.epoch:
             self.last = publication
@@ -89,21 +98,26 @@ class Fence:
         known = self._by_key.get(epoch_key(epoch))
         return known if known is not None and known.epoch == epoch else Publication(epoch, "", 0, "", "")
 
+    def end_of(self, epoch: int) -> int | None:
+        """One past the offset of the last record up to an epoch, None if its fence does not say so (any more)."""
+        return self._ends.get(epoch)
+
 
 def epoch_key(epoch: int) -> bytes:
     """The key of an epoch's record."""
     return str(epoch % FENCES_KEPT).encode()
 
 
-def epoch_record(publication: Publication) -> tuple[bytes, bytes]:
-    """The record that says that an epoch is published.
+def epoch_record(publication: Publication, end: int | None = None) -> tuple[bytes, bytes]:
+    """The record that says that an epoch is published; ``end`` is for topics that are read by their fence.
 
     >>> fence = Fence()
     >>> fence.take(*epoch_record(Publication(7, "aa", 1, "r0.1", "v1")))
     >>> fence.find(7).digest, fence.find(8), fence.find(6).digest
     ('aa', None, '')
     """
-    return epoch_key(publication.epoch), json.dumps(asdict(publication)).encode()
+    said = asdict(publication) if end is None else {**asdict(publication), _END_OFFSET: end}
+    return epoch_key(publication.epoch), json.dumps(said).encode()
 
 
 def owner_record(owner: Owner) -> tuple[bytes, bytes]:

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -29,6 +30,7 @@ from lockstep.connect.kafka.client import (
     explained,
     is_fenced,
     library,
+    make_topics,
     patiently,
 )
 from lockstep.connect.kafka.fence import (
@@ -69,6 +71,12 @@ _AGAIN_S = 0.1
 
 class KafkaSinkSide:
     """The working side of :func:`lockstep.connect.kafka.specs.kafka` as a sink."""
+
+    _partitions: ClassVar[int] = -1
+    """Of a topic that is made; -1: as the brokers choose."""
+    _topic_config: ClassVar[dict[str, str]] = {}
+    _more_settings: ClassVar[Settings] = {}
+    """Settings of the producer beside those of every client."""
 
     def __init__(
         self,
@@ -170,10 +178,12 @@ class KafkaSinkSide:
         fence = self._opened().fence
         check_order(f"topic {self._spec.topic}", wanted.epoch, fence.last.epoch if fence.last else None)
         published = replace(wanted, published_us=self._clock())
-        record = epoch_record(published)
-        self._commit(self._messages(output), record)
-        fence.take(*record)
+        fence.take(*self._commit(self._messages(output), lambda: self._record(published)))
         return published
+
+    def _record(self, published: Publication) -> tuple[bytes, bytes]:
+        """What the fence gets, once all rows are on their way."""
+        return epoch_record(published)
 
     def _messages(self, output: Output) -> Iterator[tuple[bytes | None, bytes]]:
         for batch in self._stage.batches(output):
@@ -181,24 +191,29 @@ class KafkaSinkSide:
             keys: Sequence[bytes | None] = message_keys(batch, self._spec.key) or [None] * len(values)
             yield from zip(keys, values, strict=True)
 
-    def _commit(self, messages: Iterator[tuple[bytes | None, bytes]], record: tuple[bytes, bytes]) -> None:
+    def _commit(
+        self, messages: Iterator[tuple[bytes | None, bytes]], fence_record: Callable[[], tuple[bytes, bytes]]
+    ) -> tuple[bytes, bytes]:
         """One transaction: everything, and the fence's record, or nothing."""
         producer = self._producer
         assert producer is not None
         producer.begin_transaction()
         for key, value in messages:
-            self._produce(producer, self._spec.topic, key, value)
-        self._produce(producer, fence_topic(self._spec.topic), *record)
+            self._when_there_is_room(producer, partial(self._produce, producer, key, value))
+        record = fence_record()
+        topic, (key, value) = fence_topic(self._spec.topic), record
+        self._when_there_is_room(producer, partial(producer.produce, topic, value, key, partition=0))
         producer.commit_transaction(TRANSACTION_S)
+        return record
 
-    def _produce(self, producer: Producer, topic: str, key: bytes | None, value: bytes) -> None:
+    def _produce(self, producer: Producer, key: bytes | None, value: bytes) -> None:
+        producer.produce(self._spec.topic, value, key)
+
+    def _when_there_is_room(self, producer: Producer, produce: Callable[[], None]) -> None:
         deadline_s = time.monotonic() + AWAY_S
         while True:
             try:
-                if topic == self._spec.topic:
-                    producer.produce(topic, value, key)
-                else:
-                    producer.produce(topic, value, key, partition=0)
+                produce()
                 return
             except BufferError:
                 # More than the client takes at once: let it send some.
@@ -228,6 +243,7 @@ class KafkaSinkSide:
                 "compression.type": "lz4",
                 # As Java's clients choose: other writers of the topic may be such.
                 "partitioner": "murmur2_random",
+                **self._more_settings,
                 **client_settings(self._spec),
                 # By the topic alone, not by job and sink: whoever else writes there has to be shut out, too.
                 "transactional.id": f"lockstep.{self._spec.topic}",
@@ -279,22 +295,8 @@ class KafkaSinkSide:
         self._store.get().add_event("kafka-writer", text)
 
     def _make_topics(self) -> None:
-        from confluent_kafka.admin import AdminClient
-        from confluent_kafka.cimpl import NewTopic
-
-        kafka = library()
-        admin = AdminClient(client_settings(self._spec))
-        wanted = [
-            NewTopic(self._spec.topic, -1, -1),
-            NewTopic(fence_topic(self._spec.topic), 1, -1, config=FENCE_CONFIG),
-        ]
-        for asked in admin.create_topics(wanted, operation_timeout=CALL_S, request_timeout=CALL_S).values():
-            try:
-                asked.result(2 * CALL_S)
-            except kafka.KafkaException as error:
-                told = cause(error)
-                if told is None or told.code() != kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+        fence = fence_topic(self._spec.topic)
+        make_topics(self._spec, {self._spec.topic: (self._partitions, self._topic_config), fence: (1, FENCE_CONFIG)})
 
     def _claim(self, columns: pa.Schema) -> None:
         """Write down whose topic it is, unless somebody has; under the transactional id nobody can be in between."""
@@ -302,7 +304,7 @@ class KafkaSinkSide:
         fence = self._fence()
         if fence.owner is None:
             owner = self._owner(columns)
-            self._commit(iter(()), owner_record(owner))
+            self._commit(iter(()), lambda: owner_record(owner))
             fence.owner = owner
 
     def _owner(self, columns: pa.Schema) -> Owner:

@@ -19,7 +19,7 @@ from lockstep.plan.schema import Schema, parse_schema
 from lockstep.plan.specs import StageJournal
 from lockstep.store.home import job_folder
 from lockstep.store.journal import SqliteJournal, open_journal
-from lockstep.store.protocols import Holder
+from lockstep.store.protocols import Holder, Store
 from lockstep.store.types import spark_type
 
 
@@ -67,10 +67,10 @@ class StageSinkSide:
     def _append(self, wanted: Publication, output: Output) -> Publication:
         body = json.dumps(asdict(replace(wanted, published_us=self._clock())))
         given_up: list[int] = []
-        kept = self._kept(self._stage.batches(output), given_up)
+        kept = kept_rows(self._stage.batches(output), self._spec.rounds_max, given_up)
         held = Publication(**json.loads(self._opened().publish(wanted.epoch, body, kept)))
         if sum(given_up) and held.by == wanted.by:
-            self._say_given_up(wanted.epoch, sum(given_up))
+            say_given_up(self._store.get(), self._spec, wanted.epoch, sum(given_up))
         return held
 
     def rows(self, epoch: int) -> pa.Table | None:
@@ -97,18 +97,21 @@ class StageSinkSide:
             self._journal = open_journal(self._folder, self._spec.name, _declared(self._stage.schema()))
         return self._journal
 
-    def _kept(self, batches: Iterable[pa.RecordBatch], given_up: list[int]) -> Iterator[pa.RecordBatch]:
-        """All records but those that went round too often, whose numbers are added to a list."""
-        limit = self._spec.rounds_max
-        for batch in batches:
-            kept = batch if limit is None else batch.filter(pc.less_equal(batch.column(ROUND), limit))
-            given_up.append(batch.num_rows - kept.num_rows)
-            yield kept
 
-    def _say_given_up(self, epoch: int, records: int) -> None:
-        rounds = self._spec.rounds_max
-        text = f"{self._spec.name}: {records} records of epoch {epoch} were still going after {rounds} rounds"
-        self._store.get().add_event("loop-gave-up", text)
+def kept_rows(
+    batches: Iterable[pa.RecordBatch], rounds_max: int | None, given_up: list[int]
+) -> Iterator[pa.RecordBatch]:
+    """All records but those that went round too often, whose numbers are added to a list."""
+    for batch in batches:
+        kept = batch if rounds_max is None else batch.filter(pc.less_equal(batch.column(ROUND), rounds_max))
+        given_up.append(batch.num_rows - kept.num_rows)
+        yield kept
+
+
+def say_given_up(store: Store, spec: StageJournal, epoch: int, records: int) -> None:
+    """Tell people of records that a loop does not send back any more."""
+    text = f"{spec.name}: {records} records of epoch {epoch} were still going after {spec.rounds_max} rounds"
+    store.add_event("loop-gave-up", text)
 
 
 def _declared(schema: pa.Schema) -> Schema:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lockstep.connect.disk import disk_trouble, inside
 from lockstep.connect.formats import BadRecord, CorruptContent, SetAside, csv_table, json_lines_table, parquet_table
 from lockstep.connect.lazy_store import LazyStore
+from lockstep.connect.letters import letter_writer
 from lockstep.connect.protocols import Advance, Place, Slice
 from lockstep.connect.sources.chunks import (
     ChangedUnderway,
@@ -31,7 +32,7 @@ from lockstep.connect.sources.watch import Watch
 from lockstep.connect.specs import FilesSource
 from lockstep.errors import ConnectError
 from lockstep.store.arrow import arrow_schema
-from lockstep.store.dead_letters import RECORD_CHARACTERS_MAX, DeadLetterWriter, Letter, raw_bytes, readable
+from lockstep.store.dead_letters import RECORD_CHARACTERS_MAX, Letter, raw_bytes, readable
 from lockstep.store.protocols import Item, Positions
 
 ITEMS_PER_EPOCH_MAX = 2000
@@ -56,7 +57,7 @@ class FilesSide:
         self._folder = place.project / spec.path
         self._schema = arrow_schema(spec.schema)
         self._store = LazyStore(place)
-        self._dead_letters = DeadLetterWriter(str(place.home), place.job)
+        self._dead_letters = letter_writer(place)
         self._watch = Watch(self._folder, spec.pattern, spec.still_for_us)
         self._known: _Known | None = None
         self._trimmed_to = 0

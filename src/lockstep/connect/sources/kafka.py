@@ -22,11 +22,12 @@ from lockstep.connect.kafka.records import Values, texts, values_table
 from lockstep.connect.kafka.specs import KafkaSource
 from lockstep.connect.kafka.watch import Topic, TopicWatch
 from lockstep.connect.lazy_store import LazyStore
+from lockstep.connect.letters import letter_writer
 from lockstep.connect.protocols import POSITION, Advance, Place, Slice
 from lockstep.connect.sources.ranges import fair_shares, split_range
 from lockstep.errors import ConnectError
 from lockstep.store.arrow import arrow_schema
-from lockstep.store.dead_letters import DeadLetterWriter, Letter, raw_bytes, readable
+from lockstep.store.dead_letters import Letter, raw_bytes, readable
 from lockstep.store.protocols import Item, Positions
 
 if TYPE_CHECKING:
@@ -56,6 +57,16 @@ class _Readers(threading.local):
 
 
 _readers = _Readers()
+
+
+def shared_reader(spec: KafkaSource) -> PartitionReader:
+    """The reader of a topic that this thread has, made if it has none."""
+    return _readers.get(spec)
+
+
+def close_reader(spec: KafkaSource) -> None:
+    """Close it if there is one."""
+    _readers.close(spec)
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ class KafkaSide:
         self._values = arrow_schema(spec.values)
         self._schema = arrow_schema(spec.schema).append(pa.field(POSITION, pa.int64()))
         self._store = LazyStore(place)
-        self._dead_letters = DeadLetterWriter(str(place.home), place.job)
+        self._dead_letters = letter_writer(place)
         self._watch: TopicWatch | None = None
         self._topic_id = ""
         self._shrunk_s: dict[str, float] = {}
@@ -137,7 +148,7 @@ class KafkaSide:
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         """The records of one piece with their offsets, without those that are bad: these become dead letters."""
         letters: list[Letter] = []
-        for found in _readers.get(self._spec).batches(int(piece.partition), piece.start, piece.end):
+        for found in shared_reader(self._spec).batches(int(piece.partition), piece.start, piece.end):
             # Asked here first: a call for each record would be felt.
             messages = [one for one in found if one.value() is not None or not is_heartbeat(one)]
             if messages:
@@ -154,7 +165,7 @@ class KafkaSide:
         if self._watch is not None:
             self._watch.close()
             self._watch = None
-        _readers.close(self._spec)
+        close_reader(self._spec)
         self._store.close()
 
     def _checked_id(self, topic: Topic, since: Positions) -> tuple[Item, ...]:

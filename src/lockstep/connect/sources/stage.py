@@ -13,7 +13,8 @@ from lockstep.store.home import job_folder
 from lockstep.store.journal import SqliteJournal, open_journal
 from lockstep.store.protocols import Positions
 
-_PARTITION = "0"
+PARTITION = "0"
+"""The only one: rows of a journal inside a job have one order."""
 
 
 class StageSide:
@@ -26,7 +27,7 @@ class StageSide:
 
     def start(self) -> Positions:
         """Before the first record."""
-        return {_PARTITION: self._journal().begins()[0]}
+        return {PARTITION: self._journal().begins()[0]}
 
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
         """Everything that is there. There is no limit: event time has passed what the earlier stage handed on, and a
@@ -34,11 +35,16 @@ class StageSide:
         """
         del records_max, now_us
         end = self._journal().ends()[0]
-        return Advance({_PARTITION: end}, end - since.get(_PARTITION, 0), finished=True)
+        return Advance({PARTITION: end}, end - since.get(PARTITION, 0), finished=True)
+
+    def advance_after(self, epoch: int, since: Positions) -> Advance:
+        """Everything that was handed on up to ``epoch``, which whoever asks has published or found published."""
+        del epoch
+        return self.advance(since, 0, 0)
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """The range, in several pieces if it is large."""
-        return split_range(_PARTITION, start.get(_PARTITION, 0), end[_PARTITION])
+        return split_range(PARTITION, start.get(PARTITION, 0), end[PARTITION])
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         """The records of one piece. Whoever only reads makes no journal."""
@@ -48,7 +54,7 @@ class StageSide:
 
     def trim(self, positions: Positions) -> None:
         """Nobody else reads it."""
-        self._journal().trim({0: positions[_PARTITION]})
+        self._journal().trim({0: positions[PARTITION]})
 
     def close(self) -> None:
         """Close the journal's file."""
@@ -78,6 +84,6 @@ class StageTrimmer(StageSide):
         """Open, forget, close."""
         journal = open_journal(self._folder, self._name)
         try:
-            journal.trim({0: positions[_PARTITION]})
+            journal.trim({0: positions[PARTITION]})
         finally:
             journal.close()

@@ -84,6 +84,17 @@ up in different epochs. The job stops instead.
 Run it under a new name, which begins with all partitions; or with order="agreed", which takes up
 partitions as they come. Nothing was lost: what was published stays.""",
     ),
+    "LS0530": Page(
+        "a topic inside a job is gone",
+        """With journals = "kafka://..." in lockstep.toml, what a job hands on between its stages, what its loops send
+back and its dead letters are in topics, which Lockstep makes at the job's first start. One of them was
+deleted, or deleted and made anew, while the job was not at its end. What was in it is nowhere else:
+going on would lose records without a word, so the job stops.
+
+Run the job under a new name, or remove its store and its output and begin anew: it then has topics
+of its own. Topics of a job that is not to go on may be deleted; their names begin with the prefix of
+the setting, the job's name and a random name of its store.""",
+    ),
     "LS0529": Page(
         "an Avro schema cannot be used",
         """The text that avro_schema= has is not an Avro schema, has a part that no column of Spark can hold, or

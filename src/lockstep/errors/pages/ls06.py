@@ -192,6 +192,14 @@ order="agreed" and order="derived" cut the input into epochs in different ways, 
 cuts. So the order is fixed by the first start of a job. Run it with the order that it has; for the other one give it
 another name, and its sinks other places.""",
     ),
+    "LS0618": Page(
+        "The place of a job's journals cannot be changed",
+        """\
+The journals inside a job (between stages, of loops) and its dead letters are in files of its host, or in topics
+(`journals` in lockstep.toml). What is on its way there belongs to the job's state. So their place is fixed by the first
+start of a job, but for the list of brokers and the client's settings. Put the setting back as it was; for another place
+give the job another name, and its sinks other places.""",
+    ),
     "LS0617": Page(
         "The epochs of a job cannot be derived",
         """\

@@ -64,10 +64,14 @@ has to be reachable at the address of its --listen.""",
     "LS0686": Page(
         "The job keeps something on one host's disk",
         """\
-Replicas of a job live on several hosts, so that one may die. Journals, SQLite files, loops and the
-boundaries between stages are files in the folder of one host: every other host would see an empty one
-of its own. Read from and write to systems that all hosts reach (Kafka, Postgres), or run the job on one
-host: with a store in a folder, or with one agent.""",
+Replicas of a job live on several hosts, so that one may die. Journals, SQLite files, and (without the
+setting `journals`) loops and the boundaries between stages are files in the folder of one host: every
+other host would see an empty one of its own. Read from and write to systems that all hosts reach
+(Kafka, Postgres), and have the journals inside the job in topics:
+
+    journals = "kafka://h1:9092,h2:9092/lockstep"    # in lockstep.toml, before the job's first start
+
+Or run the job on one host: with a store in a folder, or with one agent.""",
     ),
     "LS0687": Page(
         "A path is not one place for all hosts",

@@ -43,9 +43,10 @@ Journals (`ls.journal`, loops, the journals between stages) and dead letters are
 of one machine share them safely; those of several machines do not, on no network file system: they
 would read stale data, or damage the file.
 
-A job that runs on executors of other machines reads Kafka or files, has one stage, and sets nothing
-aside: `on_bad_record="stop"` for its sources, `on_error="fail"` for its functions. Or use local masters:
-replicas on several hosts need no executors.""",
+A job that runs on executors of other machines reads Kafka or files, and has its own journals and dead
+letters in topics: `journals = "kafka://h1:9092/lockstep"` in lockstep.toml, before its first start.
+Without that it has one stage and sets nothing aside: `on_bad_record="stop"` for its sources,
+`on_error="fail"` for its functions. Or use local masters: replicas on several hosts need no executors.""",
     ),
     "LS0693": Page(
         "The driver's address is not known",

@@ -139,7 +139,10 @@ class Proposer:
         advances = {}
         for name, side in sides.items():
             since = previous.cut.get(name) if previous else None
-            if previous is not None and previous.ending and since is not None and not isinstance(side, StageSide):
+            if previous is not None and since is not None and isinstance(side, StageSide):
+                advances[name] = side.advance_after(previous.epoch, since)
+                continue
+            if previous is not None and previous.ending and since is not None:
                 # Its end was seen: what comes after it belongs to another run.
                 advances[name] = Advance(since, 0, finished=True)
                 continue

@@ -76,6 +76,8 @@ class SourceOptions:
     """More than 0: not the ledger's epochs but this many repetitions of its newest one, to warm up on."""
     ledger: str = ""
     """The file of the replica's own ledger, for a job whose epochs are derived; empty: the ledger is in the store."""
+    journals: str = ""
+    """Where the topics of the job's own journals are; empty: they are files."""
 
     def to_json(self) -> str:
         """As it is handed to Spark."""
@@ -89,7 +91,7 @@ class SourceOptions:
     @property
     def place(self) -> Place:
         """Where the source's working side works."""
-        return Place(Path(self.project), Path(self.home), self.job, address=self.address)
+        return Place(Path(self.project), Path(self.home), self.job, address=self.address, journals=self.journals)
 
 
 class LockstepSource(DataSource):  # type: ignore[misc]

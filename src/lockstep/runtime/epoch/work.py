@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame
 from lockstep.compile.job import Compiled
 from lockstep.config import RunSettings
 from lockstep.connect.disk import remove_files
+from lockstep.connect.letters import dead_letters
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide
 from lockstep.connect.sinks.staging import read_batches
 from lockstep.runtime.decide.fence import disagrees
 from lockstep.runtime.epoch.divergence import describe, differing_rows
 from lockstep.runtime.epoch.output import DriverRoom, SinkOutput, through_driver, through_executors
-from lockstep.store.dead_letters import DeadLetters, too_many
+from lockstep.store.dead_letters import too_many
 from lockstep.store.protocols import Entry, Holder, Store
 
 COMPARED_ROWS_MAX = 200_000
@@ -48,7 +49,7 @@ class SparkWork:
         self._python_steps = python_steps
         self._settings = settings
         self.observed = observed
-        self._dead_letters = DeadLetters(place.home, place.job, store)
+        self._dead_letters = dead_letters(place.home, place.job, store)
         self._room = DriverRoom(settings.rows_through_driver_max)
         self._rows_last = 0
         self._copies: list[Path] = []
