@@ -13,6 +13,7 @@ from lockstep import services
 from lockstep.connect.protocols import Place
 from tests.cluster.broker import Broker
 from tests.cluster.publishing import with_replicas
+from tests.cluster.remote import BUCKET, CREDENTIALS, moto
 
 GIVEN = "LOCKSTEP_TEST_KAFKA"
 """The address of a broker that is there already; its topics are made under names of their own and stay."""
@@ -70,3 +71,31 @@ def topic(broker: Broker) -> Callable[..., str]:
 def place(tmp_path: Path) -> Place:
     """A project folder of its own, and a job whose first incarnations of r0 and r1 live."""
     return with_replicas(Place(tmp_path, tmp_path / ".lockstep", "job"))
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[services.Service]:
+    """A name node and a data node."""
+    if (why_not := services.missing("hdfs")) is not None:
+        pytest.skip(why_not)
+    with services.running("hdfs") as there:
+        yield there["hdfs"]
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A store that speaks like S3, with one bucket."""
+    with moto(tmp_path_factory.mktemp("moto")) as address:
+        yield address
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A folder of its own, where the test's parameter says: "hdfs" or "s3"."""
+    name = f"tests/{uuid.uuid4().hex[:12]}/out"
+    if request.param == "hdfs":
+        service: services.Service = request.getfixturevalue("hdfs")
+        return f"{service.address}/{name}"
+    for key, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": request.getfixturevalue("s3")}.items():
+        monkeypatch.setenv(key, value)
+    return f"s3a://{BUCKET}/{name}"

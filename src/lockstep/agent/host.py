@@ -23,6 +23,8 @@ from lockstep.agent.server import BUNDLES, Mount, Request, Route
 from lockstep.agent.serving import Agent
 from lockstep.agent.spare_processes import MachineProcesses
 from lockstep.config import STORE_FOLDER, HostSettings
+from lockstep.connect.disk import make_folders
+from lockstep.connect.remote.paths import location
 from lockstep.errors import LockstepError, StoreError
 from lockstep.runtime.desired_run import DESIRED, LEASE
 from lockstep.runtime.process_environment import process_environment
@@ -173,10 +175,10 @@ class HostAgent(Agent):
         body = request.body
         if not _PROBE.fullmatch(body["name"]):
             raise ValueError("no name of a probe")
-        file = self._host.folder / body["place"] / body["name"]
+        file = location(body["place"], self._host.folder) / body["name"]
         if body["act"] == "write":
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch()
+            make_folders(file.parent)
+            file.write_bytes(b"")
         elif body["act"] == "remove":
             file.unlink(missing_ok=True)
         return {"there": file.exists()}

@@ -15,6 +15,7 @@ from pathlib import Path
 from lockstep.chaos.watching import SeenEpoch
 from lockstep.connect.protocols import Publication
 from lockstep.connect.reading import Reader
+from lockstep.connect.remote.paths import AnyPath, location
 from lockstep.connect.sinks.manifests import Layout, read_control_file
 from lockstep.connect.sinks.sqlite import EPOCH_COLUMN, quoted
 from lockstep.connect.specs import SqliteSink
@@ -57,7 +58,7 @@ def sink_contents(sink: Sink, project: Path) -> SinkContents:
     """Look into a sink."""
     if isinstance(sink.spec, SqliteSink):
         return _in_database(sink.id, project / sink.spec.path, sink.spec)
-    return _in_files(sink.id, project / str(sink.spec.to_json()["path"]))
+    return _in_files(sink.id, location(str(sink.spec.to_json()["path"]), project))
 
 
 def repeated(held: SinkContents) -> list[str]:
@@ -93,7 +94,7 @@ def replaced(held: SinkContents, seen_epochs: Sequence[SeenEpoch]) -> list[str]:
     return [f"{held.sink}: {one}" for one in found]
 
 
-def _in_files(sink: str, folder: Path) -> SinkContents:
+def _in_files(sink: str, folder: AnyPath) -> SinkContents:
     layout = Layout(folder)
     try:
         fences, twice = _manifests(layout)
@@ -110,11 +111,11 @@ def _manifests(layout: Layout) -> tuple[list[Publication], list[str]]:
     # Compaction that was killed leaves single manifests beside their range; those are the same publication.
     known = {_compared(one) for one in fences}
     named: Counter[str] = Counter()
-    for path in sorted(layout.manifests.glob("[0-9]*.json")):
-        data = read_control_file(path) or {}
+    for epoch in sorted(layout.singles()):
+        data = read_control_file(layout.manifest_path(epoch)) or {}
         files = data.pop("files", [])
         fence = Publication(**data)
-        if _compared(fence) not in known or fence.epoch != int(path.stem):
+        if _compared(fence) not in known or fence.epoch != epoch:
             fences.append(fence)
             named.update(file["name"] for file in files)
     twice = [f"once: {count} epochs name the data file {name}" for name, count in named.items() if count > 1]
@@ -126,7 +127,7 @@ def _compared(fence: Publication) -> tuple[object, ...]:
     return (fence.epoch, fence.digest, fence.version, fence if fence.rows else None)
 
 
-def _readable(folder: Path, epochs: Sequence[int]) -> tuple[dict[int, int], list[str]]:
+def _readable(folder: AnyPath, epochs: Sequence[int]) -> tuple[dict[int, int], list[str]]:
     rows: dict[int, int] = {}
     damage: list[str] = []
     if not epochs:

@@ -13,7 +13,9 @@ from lockstep.cli.tail import sink_path
 
 def compact(
     context: typer.Context,
-    sink: Annotated[str, typer.Argument(metavar="SINK", help="The folder of a files sink.", show_default=False)],
+    sink: Annotated[
+        str, typer.Argument(metavar="SINK", help="The folder or address of a files sink.", show_default=False)
+    ],
     keep_last: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Leave the newest N epochs as they are.", show_default="100")
     ] = None,

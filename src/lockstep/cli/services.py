@@ -1,4 +1,4 @@
-"""`lockstep services`: real servers (Kafka, ZooKeeper, Postgres, Spark) for tests, for as long as it runs."""
+"""`lockstep services`: real servers (Kafka, ZooKeeper, Postgres, Spark, HDFS) for tests, for as long as it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lockstep.services import Node
 
 app = typer.Typer(
-    help="Start real servers for development and tests: Kafka, ZooKeeper, Postgres, Spark.",
+    help="Start real servers for development and tests: Kafka, ZooKeeper, Postgres, Spark, HDFS.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -31,7 +31,9 @@ _LOOK_S = 0.5
 def up(
     wanted: Annotated[
         list[str],
-        typer.Argument(metavar="SERVICE[=NODES]...", help="kafka, zookeeper, postgres, spark.", show_default=False),
+        typer.Argument(
+            metavar="SERVICE[=NODES]...", help="kafka, zookeeper, postgres, spark, hdfs.", show_default=False
+        ),
     ],
     folder: Annotated[
         Path | None,
@@ -41,8 +43,9 @@ def up(
 ) -> None:
     """Start services on free ports of this machine's loopback, print their addresses, and end them with Ctrl-C.
 
-    What cannot be had on this machine is skipped, with how to get it; exit code 1 if nothing is left. Kafka is
-    fetched once with Maven's client, unless KAFKA_HOME names one. However this command ends, the servers end.
+    What cannot be had on this machine is skipped, with how to get it; exit code 1 if nothing is left. Kafka
+    (unless KAFKA_HOME names one) and HDFS are fetched once with Maven's client. However this command ends, the servers
+    end.
 
     [bold]Examples[/bold]
 

@@ -18,6 +18,7 @@ from lockstep.errors import EnvironmentError_
 
 if TYPE_CHECKING:
     from lockstep.connect.reading import Reader
+    from lockstep.connect.remote.paths import AnyPath
     from lockstep.store.protocols import Journal
 
 POLL_INTERVAL_S = 0.1
@@ -27,7 +28,9 @@ def tail(
     context: typer.Context,
     place: Annotated[
         str,
-        typer.Argument(metavar="SINK|JOURNAL", help="The folder of a files sink, or a journal.", show_default=False),
+        typer.Argument(
+            metavar="SINK|JOURNAL", help="The folder or address of a files sink, or a journal.", show_default=False
+        ),
     ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; Ctrl-C ends.")] = False,
     last: Annotated[
@@ -68,10 +71,13 @@ def tail(
         raise typer.Exit(0) from None
 
 
-def sink_path(project: Project, place: str) -> Path:
+def sink_path(project: Project, place: str) -> AnyPath:
     """The folder that ``place`` names: in the project, or where the command is called; LS0010 if neither is there."""
+    from lockstep.connect.remote.paths import is_remote, location
     from lockstep.store.journal import list_journals
 
+    if is_remote(place):
+        return location(place)
     for path in (project.folder / place, Path(place)):
         if path.exists():
             return path

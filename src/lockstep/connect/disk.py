@@ -1,19 +1,29 @@
-"""Writing to disk so that it stays, appears at once or not at all, and never leaves its folder."""
+"""Writing so that it stays, appears at once or not at all, and never leaves its folder: to disk, or to HDFS and S3."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import overload
 
+from lockstep.connect.remote.paths import AnyPath, RemotePath
 from lockstep.errors import ConnectError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def inside(folder: Path, name: str) -> Path:
+@overload
+def inside(folder: Path, name: str) -> Path: ...
+
+
+@overload
+def inside(folder: RemotePath, name: str) -> RemotePath: ...
+
+
+def inside(folder: AnyPath, name: str) -> AnyPath:
     """The file ``name`` in ``folder``; a name that leads out of it is refused.
 
     >>> inside(Path("/data"), "a/b.jsonl").as_posix()
@@ -30,11 +40,13 @@ def inside(folder: Path, name: str) -> Path:
             f'"{name}" leads out of {folder}',
             why="a name in a list of files must stay inside the folder that the list belongs to.",
         )
-    return folder.joinpath(*parts)
+    for part in parts:
+        folder = folder / part
+    return folder
 
 
 @contextlib.contextmanager
-def disk_trouble(path: Path) -> Iterator[None]:
+def disk_trouble(path: AnyPath) -> Iterator[None]:
     """Turn what the operating system says about ``path`` into an error a person can act on."""
     try:
         yield
@@ -53,17 +65,21 @@ def disk_trouble(path: Path) -> Iterator[None]:
         ) from error
 
 
-def make_folders(*folders: Path) -> None:
-    """Create folders with their parents, durably."""
+def make_folders(*folders: AnyPath) -> None:
+    """Create folders with their parents, durably. Remote ones come with their first file."""
     for folder in folders:
+        if isinstance(folder, RemotePath):
+            continue
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         for each in missing:
             sync_folder(each.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable: a file's own fsync does not cover its name."""
+def sync_folder(folder: AnyPath) -> None:
+    """Make the names in ``folder`` durable: a file's own fsync does not cover its name. Remote ones are."""
+    if isinstance(folder, RemotePath):
+        return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -81,12 +97,15 @@ def write_durably(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def put_if_absent(final: Path, temporary: Path, data: bytes) -> bool:
+def put_if_absent(final: AnyPath, temporary: AnyPath, data: bytes) -> bool:
     """Create ``final`` with ``data`` as one atomic act; False if it was there already.
 
     ``link`` and not ``rename``: a rename would replace what another replica has published. On return the name is
     durable in either case, also when the other one has not synced it yet: its reader may act on it.
     """
+    if isinstance(final, RemotePath) or isinstance(temporary, RemotePath):
+        assert isinstance(final, RemotePath) and isinstance(temporary, RemotePath)
+        return final.system.put_if_absent(final.key, temporary.key, data)
     try:
         write_durably(temporary, data)
         created = _link(temporary, final)
@@ -104,11 +123,19 @@ def _link(temporary: Path, final: Path) -> bool:
     return True
 
 
-def remove_files(paths: list[Path]) -> int:
-    """Remove files that may be gone already; returns how many were there."""
+def remove_files(paths: Sequence[AnyPath]) -> int:
+    """Remove files that may be gone already; returns how many were there (remote systems do not say: all)."""
     removed = 0
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
             removed += 1
     return removed
+
+
+def entries(folder: AnyPath) -> list[AnyPath]:
+    """What is in a folder; nothing if it is not there."""
+    try:
+        return [*folder.iterdir()]
+    except FileNotFoundError:
+        return []

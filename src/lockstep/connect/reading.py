@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lockstep.connect.protocols import Publication
+from lockstep.connect.remote.paths import AnyPath, is_remote, location
 from lockstep.connect.sinks.manifests import (
     EPOCH_COLUMN,
     LOOKS_MAX,
@@ -34,8 +35,9 @@ Result = TypeVar("Result")
 def read(path: str | Path, epochs: Iterable[int] | None = None, *, table: str | None = None) -> pa.Table:
     """Everything that is published at ``path`` (files, a Delta table, or a database and its ``table``), in epoch order.
 
-    A database is the path of a SQLite one, or the address of a Postgres server as :func:`lockstep.postgres` takes it
-    (the password is where its client finds it: ``PGPASSWORD``, a password file, a service file).
+    Files may be on HDFS or in S3 (``hdfs:``, ``s3a:``). A database is the path of a SQLite one, or the address of a
+    Postgres server as :func:`lockstep.postgres` takes it (the password is where its client finds it: ``PGPASSWORD``, a
+    password file, a service file).
 
     >>> read("no/such/place")
     Traceback (most recent call last):
@@ -52,7 +54,7 @@ def read(path: str | Path, epochs: Iterable[int] | None = None, *, table: str | 
         from lockstep.connect.sinks.sqlite import read_sqlite
 
         return read_sqlite(Path(path), table, epochs)
-    if (Path(path) / "_delta_log").is_dir():
+    if not is_remote(str(path)) and (Path(path) / "_delta_log").is_dir():
         from lockstep.connect.sinks.delta import read_delta
 
         return read_delta(Path(path), epochs)
@@ -68,8 +70,8 @@ def read(path: str | Path, epochs: Iterable[int] | None = None, *, table: str | 
 class Reader:
     """One files sink, read epoch by epoch."""
 
-    def __init__(self, path: str | Path) -> None:
-        self._layout = Layout(Path(path))
+    def __init__(self, path: str | AnyPath) -> None:
+        self._layout = Layout(location(path) if isinstance(path, str) else path)
         identity = self._layout.identity()
         if identity is None:
             raise ConnectError(

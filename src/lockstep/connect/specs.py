@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, overload
 
 from lockstep.connect.checks import check, check_choice
 from lockstep.connect.kafka.specs import KafkaSink, KafkaSource, OnBadRecord, kafka_spec
+from lockstep.connect.remote.paths import is_remote
 from lockstep.durations import Duration, duration_text, duration_us
 from lockstep.errors import ConnectError
 from lockstep.plan.schema import Schema, parse_schema
@@ -167,7 +168,7 @@ class FilesSink:
     guarantee: ClassVar[Guarantee] = "exactly-once"
 
     def __post_init__(self) -> None:
-        _check_path(self.path)
+        _check_place(self.path)
         check_choice("format", self.format, ("parquet", "jsonl"))
 
     def describe(self) -> str:
@@ -357,7 +358,8 @@ def files(
     when its size and time have been still for ``still_for``. A record that does not parse, or does not fit the schema,
     becomes a dead letter with file, line and reason (`lockstep dead-letters`), and the job goes on;
     ``on_bad_record="stop"`` stops it instead. Of a Parquet file that is damaged all row groups of a part are set aside
-    together. As a sink: ``format`` is "parquet" (the default) or "jsonl".
+    together. As a sink: ``format`` is "parquet" (the default) or "jsonl", and ``path`` may be an address on HDFS or in
+    S3 (``hdfs://namenode:8020/out``, ``s3a://bucket/out``; S3 needs ``pip install "lockstep[s3]"``).
     """
     if schema is None:
         return FilesSink(str(path), format or "parquet")  # type: ignore[arg-type]
@@ -559,6 +561,21 @@ def _check_path(path: str) -> None:
     check(
         _ADDRESS.match(path) is None,
         f'"{path}" is not a path',
-        "hdfs:, s3a: and other addresses are not supported: it is a folder that all hosts of the job see.",
+        "hdfs:, s3a: and other addresses are for ls.files as a sink: it is a folder that all hosts of the job see.",
         "mount it, and write the path alone.",
     )
+
+
+def _check_place(path: str) -> None:
+    """A path, or an address that a files sink can write to."""
+    if not is_remote(path):
+        return _check_path(path.removeprefix("file://"))
+    rest = path.partition("://")[2]
+    host, _, key = rest.partition("/")
+    check(
+        bool(key.strip("/")) and (bool(host) or path.startswith("hdfs:")) and not {".", ".."} & set(key.split("/")),
+        f'"{path}" names no folder',
+        "an address has a host (or bucket) and a folder there.",
+        "hdfs://namenode:8020/out/alerts, webhdfs://namenode:9870/out/alerts or s3a://bucket/out/alerts",
+    )
+    return None

@@ -6,11 +6,11 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import pyarrow as pa
 
 from lockstep.config import RunSettings
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.connect.sinks.compaction import compact
 from lockstep.connect.sinks.delta_tidying import DeltaTidier
 from lockstep.errors import LockstepError
@@ -27,7 +27,7 @@ class Compactor(threading.Thread):
     """Looks after the folders of the sinks every few seconds; what fails is said once and tried again."""
 
     def __init__(
-        self, folders: Sequence[Path], settings: RunSettings, store: Store, tables: Sequence[DeltaTidier] = ()
+        self, folders: Sequence[AnyPath], settings: RunSettings, store: Store, tables: Sequence[DeltaTidier] = ()
     ) -> None:
         super().__init__(name="compactor", daemon=True)
         self._folders = folders if settings.compact_sinks else []
@@ -49,7 +49,7 @@ class Compactor(threading.Thread):
             for table in self._tables:
                 self.tidy(table)
 
-    def compact(self, folder: Path) -> None:
+    def compact(self, folder: AnyPath) -> None:
         """Merge what has grown old in one sink."""
         try:
             compact(folder, self._keep, EPOCHS_MIN, tidy=folder in self._tidy)

@@ -17,6 +17,7 @@ from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import Place, SourceSide
 from lockstep.connect.put_back import SOURCES, sources_text
 from lockstep.connect.registry import sink_side, source_side, stage_trimmer
+from lockstep.connect.remote.paths import location
 from lockstep.connect.sinks.delta_tidying import DeltaTidier
 from lockstep.connect.specs import DeltaSink, FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
@@ -161,7 +162,7 @@ def coordinated(
     except BaseException:
         agents.leave()
         raise
-    folders = [project / step.spec.path for step in graph.sinks if isinstance(step.spec, FilesSink)]
+    folders = [location(step.spec.path, project) for step in graph.sinks if isinstance(step.spec, FilesSink)]
     tables = [DeltaTidier(step.spec, project) for step in graph.sinks if isinstance(step.spec, DeltaSink)]
     compactor = Compactor(folders, settings.run, store, tables)
     return PreparedRun(graph, settings, store, supervisor, compactor, agents, processes, claim)

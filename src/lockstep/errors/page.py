@@ -25,6 +25,7 @@ _AREAS = (
     "ls05",
     "ls05_delta",
     "ls05_kafka",
+    "ls05_remote",
     "ls06",
     "ls06_agents",
     "ls06_executors",

@@ -7,9 +7,9 @@ from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_FAILED, E
 
 _JOB_ERRORS = ("LS01", "LS02", "LS03", "LS05")
 """Areas of errors that starting again cannot mend."""
-_PASSING = ("LS0508", "LS0509", "LS0511", "LS0521", "LS0524")
+_PASSING = ("LS0508", "LS0509", "LS0511", "LS0521", "LS0524", "LS0551")
 """But these can pass: a full disk, a disk that does not answer, a sink that somebody holds locked, a broker or a topic
-that is not there."""
+that is not there, HDFS or S3 that does not answer."""
 
 
 def exit_code(error: LockstepError) -> int:

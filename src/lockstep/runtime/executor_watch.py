@@ -19,6 +19,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lockstep.connect.remote.paths import AnyPath, RemotePath, location
+from lockstep.connect.sinks.manifests import Layout
 from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.plan.graph import Graph
 from lockstep.runtime.endings import is_job_error
@@ -55,13 +57,18 @@ def places(spec: ReplicaSpec, graph: Graph) -> tuple[Place, ...]:
             found.append(Place(f'what source "{source.id}" reads', folder, read_only=True))
     for sink in graph.sinks:
         path = str(sink.spec.to_json().get("path", ""))
-        if sink.spec.kind in _FOLDERS and "://" not in path:
-            found.append(_beside(f'the output of sink "{sink.id}"', project / path))
+        if sink.spec.kind in _FOLDERS:
+            found.append(_beside(f'the output of sink "{sink.id}"', location(path, project)))
     return tuple(found)
 
 
-def _beside(what: str, folder: Path) -> Place:
-    """Where to probe a sink's folder: above it, since nothing else is to be in it, if it is not a disk of its own."""
+def _beside(what: str, folder: AnyPath) -> Place:
+    """Where to probe a sink's folder: above it, since nothing else is to be in it, if it is not a disk of its own.
+
+    On a remote system, whose folders may be all that we may write to, it is among the sink's own small files.
+    """
+    if isinstance(folder, RemotePath):
+        return Place(what, str(Layout(folder).control))
     above = folder if folder.is_mount() else next(one for one in folder.parents if one.exists())
     return Place(what, str(above)) if os.access(above, os.W_OK) else Place(what, str(folder), read_only=True)
 

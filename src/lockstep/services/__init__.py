@@ -1,4 +1,4 @@
-"""Real servers for development and tests: ZooKeeper, Kafka, Postgres and Spark, started and ended with this process.
+"""Real servers for development and tests: ZooKeeper, Kafka, Postgres, Spark and HDFS, ended with this process.
 
 Nothing here is part of a running job: production has servers of its own, and gives Lockstep their addresses.
 """

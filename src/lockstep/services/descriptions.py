@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
+from xml.sax.saxutils import escape
 
 from lockstep.errors import EnvironmentError_
 from lockstep.services import readiness
 
-Kind = Literal["kafka", "zookeeper", "postgres", "spark"]
+Kind = Literal["kafka", "zookeeper", "postgres", "spark", "hdfs"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NODES_MAX = 5
 """More tells nothing new on one machine, and each node of Kafka takes 180 MB."""
@@ -23,6 +24,13 @@ KAFKA_VERSION = "4.3.1"
 KAFKA_JARS: tuple[Jar, ...] = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
     ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
+HADOOP_VERSION = "3.5.0"
+"""That of the client among pyspark's jars, which hold the rest of what the servers need."""
+HDFS_JARS: tuple[Jar, ...] = (
+    ("org.apache.hadoop", "hadoop-client-minicluster", HADOOP_VERSION),
+    ("org.bouncycastle", "bcprov-jdk18on", "1.78.1"),
+    ("org.bouncycastle", "bcpkix-jdk18on", "1.78.1"),
 )
 _KAFKA_CLUSTER = "bG9ja3N0ZXAtc2VydmljZQ"
 """Sixteen bytes. Fixed: one that is made up may begin with "-", which Kafka's own tool takes for an option."""
@@ -98,7 +106,8 @@ def wish(text: str) -> Wish:
     raise EnvironmentError_(
         "LS0021",
         f'"{text}" is not a service',
-        why=f"there are: {', '.join(KINDS)}; of kafka, zookeeper and spark (its workers) up to {NODES_MAX} nodes.",
+        why=f"there are: {', '.join(KINDS)}; of all but postgres up to {NODES_MAX} nodes (of spark workers, of hdfs "
+        "data nodes).",
         hint="lockstep services up kafka zookeeper=3 postgres spark=2",
     )
 
@@ -107,6 +116,8 @@ def ports_needed(wanted: Wish) -> int:
     """How many ports its nodes listen on."""
     if wanted.kind == "spark":
         return 2 + wanted.nodes  # the master's two, and the page of each worker
+    if wanted.kind == "hdfs":
+        return 2 + 3 * wanted.nodes  # the name node's two; each data node's for data, HTTP and Java's clients
     return wanted.nodes * {"kafka": 2, "zookeeper": 3, "postgres": 1}[wanted.kind]
 
 
@@ -121,16 +132,21 @@ def launches(
         return _zookeeper(places, tools, folder, ports)
     if wanted.kind == "spark":
         return _spark(places, tools, folder, ports)
+    if wanted.kind == "hdfs":
+        return _hdfs(places, tools, folder, ports)
     return [_postgres(places[0], tools, folder, ports[0])]
 
 
 def address(nodes: Sequence[Launch], kind: Kind) -> str:
     """What clients are given: ``host:port,host:port``, for Postgres a connection string without the password.
 
-    The password is in a file that only this user can read, which the string names. For Spark it is the master's URL.
+    The password is in a file that only this user can read, which the string names. For Spark it is the master's URL,
+    for HDFS that of the name node's HTTP side, whose folder has the settings for programs that want HADOOP_CONF_DIR.
     """
     if kind == "spark":
         return f"spark://{nodes[0].host}:{nodes[0].port}"
+    if kind == "hdfs":
+        return f"webhdfs://{nodes[0].host}:{nodes[0].port}"
     if kind == "postgres":
         node = nodes[0]
         where = f"host={node.host} port={node.port} user={POSTGRES_USER} dbname=postgres"
@@ -138,13 +154,13 @@ def address(nodes: Sequence[Launch], kind: Kind) -> str:
     return ",".join(f"{node.host}:{node.port}" for node in nodes)
 
 
-def kafka_pom() -> str:
-    """What Maven's client is given to fetch a broker with everything that it needs.
+def fetched_pom(kind: Kind) -> str:
+    """What Maven's client is given to fetch a service that is fetched: a broker, or HDFS, with what each needs.
 
-    >>> "<artifactId>kafka_2.13</artifactId>" in kafka_pom()
+    >>> "<artifactId>kafka_2.13</artifactId>" in fetched_pom("kafka")
     True
     """
-    return jars_pom(KAFKA_JARS)
+    return jars_pom(HDFS_JARS, alone=True) if kind == "hdfs" else jars_pom(KAFKA_JARS)
 
 
 def jars_pom(jars: Sequence[Jar], *, alone: bool = False) -> str:
@@ -303,6 +319,66 @@ def _spark_node(
         "SPARK_DAEMON_JAVA_OPTS": " ".join((*_QUICK_JVM, "-Dspark.master.rest.enabled=false")),
     }
     return Launch(name, own, port, command, is_ready, host=host, environment=environment)
+
+
+def _hdfs(hosts: Sequence[str], tools: Tools, folder: Path, ports: Sequence[int]) -> list[Launch]:
+    """A name node on the first of ``hosts``, and a data node on each."""
+    first, (rpc, http, *others) = hosts[0], ports
+    common = {
+        "fs.defaultFS": f"hdfs://{first}:{rpc}",
+        "dfs.namenode.rpc-address": f"{first}:{rpc}",
+        "dfs.namenode.http-address": f"{first}:{http}",
+        "dfs.replication": min(2, len(hosts)),
+        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        "dfs.heartbeat.interval": 1,
+    }
+    own = folder / "name"
+    words = ("-format", "-nonInteractive", "-force")
+    named = {**common, "dfs.namenode.name.dir": f"file://{own / 'data'}"}
+    name_node = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+    java = _hadoop_java(tools, own)
+    nodes = [
+        Launch(
+            "hdfs-name",
+            own,
+            http,
+            (*java, name_node),
+            readiness.hdfs_serves,
+            _site_files(named),
+            (*java, name_node, *words),
+            "data/current/VERSION",
+            host=first,
+        )
+    ]
+    for index, host in enumerate(hosts):
+        own = folder / f"data-{index + 1}"
+        data, page, ipc = others[3 * index : 3 * index + 3]
+        settings = {
+            **common,
+            "dfs.datanode.data.dir": f"file://{own / 'data'}",
+            "dfs.datanode.hostname": host,
+            "dfs.datanode.address": f"{host}:{data}",
+            "dfs.datanode.http.address": f"{host}:{page}",
+            "dfs.datanode.ipc.address": f"{host}:{ipc}",
+        }
+        command = (*_hadoop_java(tools, own), "org.apache.hadoop.hdfs.server.datanode.DataNode")
+        ready: Callable[[str, int], bool] = lambda _host, _port: readiness.hdfs_data_nodes(first, http) == len(hosts)  # noqa: E731
+        nodes.append(Launch(f"hdfs-data-{index + 1}", own, page, command, ready, _site_files(settings), host=host))
+    return nodes
+
+
+def _hadoop_java(tools: Tools, own: Path) -> tuple[str, ...]:
+    return (str(tools.java), *_QUICK_JVM, "-Xmx192m", "-cp", f"{own}:{tools.class_path}")
+
+
+def _site_files(settings: Mapping[str, object]) -> dict[str, str]:
+    """Hadoop's settings, as its programs find them on their class path or by HADOOP_CONF_DIR."""
+    lines = "".join(
+        f"<property><name>{name}</name><value>{escape(str(value))}</value></property>\n"
+        for name, value in settings.items()
+    )
+    text = f"<configuration>\n{lines}</configuration>\n"
+    return {"core-site.xml": text, "hdfs-site.xml": text}
 
 
 def _postgres(host: str, tools: Tools, folder: Path, port: int) -> Launch:

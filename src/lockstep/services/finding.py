@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lockstep.errors import LockstepError
 from lockstep.machine import find_java
-from lockstep.services.descriptions import KAFKA_VERSION, Kind, Tools, User
+from lockstep.services.descriptions import HADOOP_VERSION, KAFKA_VERSION, Kind, Tools, User
 
 _DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
 _UNPRIVILEGED = ("postgres", "nobody")
@@ -49,6 +49,8 @@ def available(kind: Kind, environment: Mapping[str, str] | None = None) -> Avail
         return Missing(error.fact, error.hint)
     if kind == "kafka":
         return _kafka(java, known)
+    if kind == "hdfs":
+        return _hdfs(java, known)
     return _zookeeper(java) if kind == "zookeeper" else _spark(java)
 
 
@@ -68,9 +70,10 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
     return Path(base) / "lockstep"
 
 
-def kafka_jars(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder of the jars that Maven's client fetched, or is to fetch."""
-    return cache_folder(environment) / f"kafka-{KAFKA_VERSION}"
+def fetched_jars(kind: Kind, environment: Mapping[str, str] | None = None) -> Path:
+    """The folder of the jars that Maven's client fetched for a service, or is to fetch."""
+    version = HADOOP_VERSION if kind == "hdfs" else KAFKA_VERSION
+    return cache_folder(environment) / f"{kind}-{version}"
 
 
 def _spark_home() -> Path:
@@ -98,16 +101,25 @@ def _kafka(java: Path, environment: Mapping[str, str]) -> Available | Missing:
         if any(Path(home).glob("libs/kafka_*.jar")):
             return Available(Tools(java, f"{home}/libs/*"), f"KAFKA_HOME ({home})")
         return Missing(f"KAFKA_HOME ({home}) has no libs/kafka_*.jar", "unset it, or let it name Kafka's folder")
-    jars = kafka_jars(environment)
+    jars = fetched_jars("kafka", environment)
     tools = Tools(java, f"{jars}/*")
+    return _fetched("kafka", tools, jars, "there is neither KAFKA_HOME nor", environment)
+
+
+def _hdfs(java: Path, environment: Mapping[str, str]) -> Available | Missing:
+    jars = fetched_jars("hdfs", environment)
+    return _fetched("hdfs", Tools(java, f"{jars}/*:{_spark_home()}/jars/*"), jars, "there is no", environment)
+
+
+def _fetched(kind: Kind, tools: Tools, jars: Path, neither: str, environment: Mapping[str, str]) -> Available | Missing:
     if jars.is_dir():
         return Available(tools, str(jars))
     if shutil.which("mvn", path=environment.get("PATH", os.defpath)) is None:
         return Missing(
-            "there is neither KAFKA_HOME nor Maven's client (mvn) to fetch Kafka with",
-            "lockstep services install kafka (Debian, Ubuntu: apt-get install maven)",
+            f"{neither} Maven's client (mvn) to fetch {kind} with",
+            f"lockstep services install {kind} (Debian, Ubuntu: apt-get install maven)",
         )
-    return Available(tools, f"Kafka {KAFKA_VERSION}, fetched once with mvn into {jars}", fetch=True)
+    return Available(tools, f"{jars.name}, fetched once with mvn into {jars}", fetch=True)
 
 
 def _postgres(environment: Mapping[str, str]) -> Available | Missing:

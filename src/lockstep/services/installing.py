@@ -1,4 +1,4 @@
-"""Getting what a service needs: Kafka's jars into the cache, packages onto the machine (only when asked for)."""
+"""Getting what a service needs: jars into the cache, packages onto the machine (only when asked for)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.errors import EnvironmentError_
-from lockstep.services.descriptions import Kind, kafka_pom
-from lockstep.services.finding import Missing, available, kafka_jars
+from lockstep.services.descriptions import Kind, fetched_pom
+from lockstep.services.finding import Missing, available, fetched_jars
 
 Say = Callable[[str], None]
 
@@ -25,17 +25,15 @@ _PACKAGES: dict[Kind, tuple[str, ...]] = {
     "zookeeper": (),
     "postgres": ("postgresql",),
     "spark": (),
+    "hdfs": ("maven",),
 }
 
 
-def fetch_kafka(say: Say) -> None:
-    """Have Maven's client copy the jars into the cache, unless they are there."""
-    fetch_jars(
-        kafka_jars(),
-        kafka_pom(),
-        "Kafka",
-        lambda: say("kafka: fetching its jars with mvn (44 MB, about a minute, once)"),
-    )
+def fetch_service(kind: Kind, say: Say) -> None:
+    """Have Maven's client copy the jars of a service into the cache, unless they are there."""
+    size = "65 MB" if kind == "hdfs" else "44 MB"
+    begun = f"{kind}: fetching its jars with mvn ({size}, about a minute, once)"
+    fetch_jars(fetched_jars(kind), fetched_pom(kind), kind, lambda: say(begun))
 
 
 def fetch_jars(jars: Path, pom: str, what: str, begun: Callable[[], object]) -> None:
@@ -66,7 +64,7 @@ def install(kind: Kind, say: Say) -> None:
     if isinstance(found, Missing):
         raise EnvironmentError_("LS0022", f"{kind} cannot be had here", why=f"{found.why}.", hint=f"{found.hint}.")
     if found.fetch:
-        fetch_kafka(say)
+        fetch_service(kind, say)
     say(f"{kind}: ready to be started")
 
 

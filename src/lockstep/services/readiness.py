@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 from contextlib import suppress
+from typing import Any
 
 ASK_TIMEOUT_S = 2.0
 _ANSWER_BYTES_MAX = 1 << 20
@@ -65,6 +66,25 @@ def spark_master_serves(host: str, page: int) -> bool:
 def spark_worker_serves(host: str, page: int) -> bool:
     """Whether a worker has found its master."""
     return bool(_spark_says(host, page).get("masterwebuiurl"))
+
+
+def hdfs_serves(host: str, port: int) -> bool:
+    """Whether a name node answers for its file system."""
+    return bool(_hdfs_says(host, port))
+
+
+def hdfs_data_nodes(host: str, port: int) -> int:
+    """How many data nodes a name node knows to be alive; 0 while it takes no writes."""
+    said = _hdfs_says(host, port)
+    return int(said["NumLiveDataNodes"]) if said.get("FSState") == "Operational" else 0
+
+
+def _hdfs_says(host: str, port: int) -> dict[str, Any]:
+    asked = f"GET /jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState HTTP/1.0\r\nHost: {host}\r\n\r\n"
+    said = _asked(host, port, asked.encode())
+    with suppress(ValueError, LookupError):
+        return dict(json.loads(said.partition(b"\r\n\r\n")[2])["beans"][0])
+    return {}
 
 
 def _spark_says(host: str, page: int) -> dict[str, object]:

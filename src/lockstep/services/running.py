@@ -37,7 +37,7 @@ from lockstep.services.descriptions import (
 )
 from lockstep.services.finding import Available, Missing, available
 from lockstep.services.hosts import Host
-from lockstep.services.installing import fetch_kafka
+from lockstep.services.installing import fetch_service
 from lockstep.services.readiness import zookeeper_mode
 
 READY_TIMEOUT_S = 120.0
@@ -217,7 +217,7 @@ class Start:
     def service(self, wanted: Wish, found: Available, folder: Path) -> Service:
         """Start one and wait until all its nodes answer; on other ports if somebody was quicker to take one."""
         if found.fetch:
-            fetch_kafka(self._say)
+            fetch_service(wanted.kind, self._say)
         self._say(f"{wanted.kind}: starting {_nodes_text(wanted.nodes)} from {found.source}")
         begun_s = time.monotonic()
         place = self._reachable(folder, found.tools.user)

@@ -17,6 +17,7 @@ from lockstep.connect.protocols import Place, Publication, SinkSide
 from lockstep.connect.reading import Reader, read
 from lockstep.connect.sinks import compaction
 from lockstep.connect.sinks.compaction import compact
+from lockstep.connect.sinks.compaction_turn import turn
 from lockstep.connect.sinks.manifests import SHARD_EPOCHS, Compacted, DataFile, EmptyRun, Layout
 from lockstep.connect.sinks.staging import read_batches
 from lockstep.control.compacting import Compactor
@@ -197,8 +198,9 @@ def test_readers_and_a_publisher_beside_a_compaction_in_another_process(place: P
 
 def test_only_one_compaction_runs_at_a_time(place: Place) -> None:
     _filled(place, 9)
-    with compaction._alone(_layout(place)) as alone:
-        assert alone
+    with turn(_layout(place).control) as mine:
+        assert mine is not None
+        mine.check()
         assert compact(place.project / "out", keep_last=1) == 0
     assert compact(place.project / "out", keep_last=1) == 8
 
@@ -264,6 +266,7 @@ def test_ranges_of_the_older_format_are_read_and_continued_beside(place: Place) 
     compact(place.project / "out", keep_last=4)
     [(first, last)] = _ranges(place)
     path = _layout(place).range_path(first, last)
+    assert isinstance(path, Path)
     data = json.loads(path.read_text())
     fences = list(Reader(place.project / "out").publications())[: last + 1]
     old = {"format_version": 1, "publications": [asdict(one) for one in fences], "files": data["files"]}

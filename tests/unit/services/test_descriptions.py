@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.errors import EnvironmentError_
-from lockstep.services.descriptions import KINDS, Kind, Tools, Wish, address, kafka_pom, launches, ports_needed, wish
-from lockstep.services.finding import Available, Missing, available, kafka_jars
+from lockstep.services.descriptions import KINDS, Kind, Tools, Wish, address, fetched_pom, launches, ports_needed, wish
+from lockstep.services.finding import Available, Missing, available, fetched_jars
 from lockstep.services.running import free_ports
 
 TOOLS = Tools(Path("/j/java"), "/jars/*", Path("/pg/bin"))
@@ -53,6 +53,18 @@ def test_spark_is_a_master_and_workers_that_listen_where_they_are_told() -> None
     assert len({each.folder for each in made}) == len({each.port for each in made}) == 3
 
 
+def test_hdfs_is_a_name_node_and_data_nodes_that_share_no_port() -> None:
+    wanted = Wish("hdfs", 2)
+    made = launches(wanted, TOOLS, Path("/there"), range(100, 100 + ports_needed(wanted)), ["10.0.0.1", "10.0.0.2"])
+    assert [each.name for each in made] == ["hdfs-name", "hdfs-data-1", "hdfs-data-2"]
+    assert address(made, "hdfs") == "webhdfs://10.0.0.1:101"
+    said = [Xml.fromstring(each.files["hdfs-site.xml"]) for each in made]
+    values = [{one.findtext("name"): one.findtext("value") for one in each} for each in said]
+    assert {each["fs.defaultFS"] for each in values} == {"hdfs://10.0.0.1:100"}
+    assert [each["dfs.datanode.address"] for each in values[1:]] == ["10.0.0.1:102", "10.0.0.2:105"]
+    assert {each["dfs.replication"] for each in values} == {"2"}
+
+
 def test_a_single_zookeeper_is_alone_and_three_know_each_other() -> None:
     assert "server.1" not in nodes("zookeeper")[0]
     assert all("server.3=127.0.0.1:105:108" in said for said in nodes("zookeeper", 3))
@@ -74,8 +86,9 @@ def test_the_address_of_postgres_names_a_password_file_and_no_password() -> None
 
 
 def test_the_pom_is_xml_and_names_no_registry() -> None:
-    assert Xml.fromstring(kafka_pom()).tag == "project"
-    assert "://" not in kafka_pom()
+    for kind in ("kafka", "hdfs"):
+        assert Xml.fromstring(fetched_pom(kind)).tag == "project"
+        assert "://" not in fetched_pom(kind)
 
 
 def test_kafka_of_the_user_comes_first(tmp_path: Path) -> None:
@@ -98,7 +111,7 @@ def test_without_maven_kafka_says_how_to_get_it(tmp_path: Path) -> None:
     found = available("kafka", environment)
     assert isinstance(found, Missing)
     assert "lockstep services install kafka" in str(found)
-    kafka_jars(environment).mkdir(parents=True)
+    fetched_jars("kafka", environment).mkdir(parents=True)
     assert isinstance(available("kafka", environment), Available)
 
 

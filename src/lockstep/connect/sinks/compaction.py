@@ -5,7 +5,7 @@ holds a thousand epochs with rows; epochs without rows only lengthen it. The ste
 before a crash:
 
 1. write the merged files (nobody sees them: no manifest names them);
-2. put the manifest of the range with ``link``: from here on it is the truth for its epochs;
+2. put the manifest of the range, created and never replaced: from here on it is the truth for its epochs;
 3. remove the single manifests in the range, the range that it continues, and the data files of both.
 
 A crash after 1 leaves files that no manifest names, a crash after 2 or within 3 leaves files that nobody looks at any
@@ -14,21 +14,22 @@ more. Both belong to the newest range or to the one after it, and the next proce
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lockstep.connect.disk import disk_trouble, make_folders, remove_files, sync_folder
+from lockstep.connect.disk import disk_trouble, entries, make_folders, remove_files, sync_folder
 from lockstep.connect.protocols import StagedFile, StageFormat
 from lockstep.connect.reading import compacted_schema, epoch_batches
+from lockstep.connect.remote.paths import AnyPath, location
+from lockstep.connect.sinks.compaction_turn import Turn, TurnLost, turn
 from lockstep.connect.sinks.manifests import (
     EPOCH_COLUMN,
     SHARD_EPOCHS,
@@ -53,50 +54,55 @@ FILE_ROWS = 100_000
 _MERGED = re.compile(r"compacted-(\d{12})-(\d{12})-[0-9a-f]+-\d+\.(?:parquet|jsonl)")
 
 
-def compact(folder: str | Path, keep_last: int = KEEP_LAST, at_least: int = 2, *, tidy: bool = True) -> int:
+def compact(folder: str | AnyPath, keep_last: int = KEEP_LAST, at_least: int = 2, *, tidy: bool = True) -> int:
     """Merge all epochs but the newest ``keep_last``; returns how many. Safe beside publishers and readers.
 
     Fewer than ``at_least`` are not worth it. ``tidy``: first remove what an interrupted compaction left.
     """
-    layout = Layout(Path(folder))
+    layout = Layout(location(folder) if isinstance(folder, str) else folder)
     identity = layout.identity()
     if identity is None:
         raise ConnectError(
             "LS0513", f"nothing was ever published in {folder}", why="it is not the folder of a files sink."
         )
-    with disk_trouble(layout.folder), _alone(layout) as got_it:
-        if not got_it:
+    merged = 0
+    with suppress(TurnLost), disk_trouble(layout.folder), turn(layout.control) as mine:
+        if mine is None:
             return 0
         if tidy:
-            remove_leftovers(layout)
+            remove_leftovers(layout, mine)
         waiting = _waiting(layout, keep_last)
         if len(waiting) < at_least:
             return 0
         for epochs in _steps(waiting):
-            _merge(layout, identity, epochs)
-        return len(waiting)
+            _merge(layout, identity, epochs, mine)
+            merged += len(epochs)
+    return merged
 
 
-def remove_leftovers(layout: Layout) -> int:
+def remove_leftovers(layout: Layout, mine: Turn) -> int:
     """Remove what an interrupted compaction, or a late publisher of a compacted epoch, left behind."""
     newest = layout.newest_range()
     first, last = newest if newest is not None else (0, -1)
     singles = [layout.manifest_path(epoch) for epoch in layout.singles() if epoch <= last]
     shards = {shard_name(first), shard_name(last + 1)}
     inside = [path for shard in shards for path in _shadowed(layout.compacted / shard, first, last)]
-    removed = remove_files([*singles, *layout.compacted.rglob("*.tmp"), *inside])
+    mine.check()
+    removed = remove_files([*singles, *inside])
     sync_folder(layout.manifests)
-    staged = [path for path in layout.data.iterdir() if _is_merged(path.name, last)]
+    staged = [path for path in entries(layout.data) if _is_merged(path.name, last)]
     merged = layout.read_range(first, last) if newest is not None else None
     named = {layout.data_path(file) for file in merged.files} if merged is not None else set()
     written = [path for shard in shards for path in _merged_from(layout.data / shard, first)]
+    mine.check()
     return removed + remove_files([*staged, *(path for path in written if path not in named)])
 
 
-def _shadowed(folder: Path, first: int, last: int) -> list[Path]:
-    """Manifests of ranges that became part of the newest one."""
-    own = f"compacted-{first:012}-{last:012}.json"
-    return [path for path in folder.glob(f"compacted-{first:012}-*.json") if path.name != own]
+def _shadowed(folder: AnyPath, first: int, last: int) -> list[AnyPath]:
+    """Manifests of ranges that became part of the newest one, and those that nobody finished writing."""
+    own, older = f"compacted-{first:012}-{last:012}.json", f"compacted-{first:012}-*.json"
+    found = [path for path in entries(folder) if path.name != own]
+    return [path for path in found if path.name.endswith(".tmp") or fnmatchcase(path.name, older)]
 
 
 def _is_merged(name: str, last: int) -> bool:
@@ -104,9 +110,9 @@ def _is_merged(name: str, last: int) -> bool:
     return staged is not None and staged[0] <= last
 
 
-def _merged_from(folder: Path, first: int) -> list[Path]:
+def _merged_from(folder: AnyPath, first: int) -> list[AnyPath]:
     """Merged files of ranges that begin at ``first`` or later: compaction goes forward, so older ones are whole."""
-    found = [(path, _MERGED.fullmatch(path.name)) for path in folder.glob("compacted-*")]
+    found = [(path, _MERGED.fullmatch(path.name)) for path in entries(folder)]
     return [path for path, match in found if match is not None and int(match.group(1)) >= first]
 
 
@@ -127,13 +133,13 @@ def _steps(waiting: range) -> Iterator[range]:
         first = stop
 
 
-def _merge(layout: Layout, identity: Identity, epochs: range) -> None:
+def _merge(layout: Layout, identity: Identity, epochs: range, mine: Turn) -> None:
     manifests = [_single(layout, epoch) for epoch in epochs]
     while manifests:
         before = _continued(layout, epochs.start)
         room = RANGE_EPOCHS_MAX - (len(before.publications) if before is not None else 0)
         piece = _taken(manifests, room)
-        _merge_into(layout, identity, before, piece)
+        _merge_into(layout, identity, before, piece, mine)
         manifests = manifests[len(piece) :]
         epochs = epochs[len(piece) :]
 
@@ -158,7 +164,9 @@ def _continued(layout: Layout, epoch: int) -> Compacted | None:
     return before if before is not None and len(before.publications) < RANGE_EPOCHS_MAX else None
 
 
-def _merge_into(layout: Layout, identity: Identity, before: Compacted | None, manifests: Sequence[Manifest]) -> None:
+def _merge_into(
+    layout: Layout, identity: Identity, before: Compacted | None, manifests: Sequence[Manifest], mine: Turn
+) -> None:
     """Publish a range of ``before`` and these epochs; its last file is written anew if there is room in it."""
     first, last = manifests[0].publication.epoch, manifests[-1].publication.epoch
     first = before.first if before is not None else first
@@ -166,9 +174,13 @@ def _merge_into(layout: Layout, identity: Identity, before: Compacted | None, ma
     again = [old.pop()] if old and old[-1].rows < FILE_ROWS and any(one.files for one in manifests) else []
     token = secrets.token_hex(4)
     writer = _Writer(layout, identity, f"compacted-{first:012}-{last:012}-{token}", shard_name(first))
-    files = [*old, *writer.written(again, manifests)]
-    merged = merged_range((manifest.publication for manifest in manifests), files, before)
-    layout.publish_compacted(merged, token)
+    fresh = writer.written(again, manifests)
+    merged = merged_range((manifest.publication for manifest in manifests), [*old, *fresh], before)
+    mine.check()
+    if not layout.publish_compacted(merged, token):
+        remove_files([layout.data_path(file) for file in fresh])
+        raise TurnLost(f"epochs {first} to {last} were merged by another one")
+    mine.check()
     remove_files([layout.manifest_path(manifest.publication.epoch) for manifest in manifests])
     sync_folder(layout.manifests)
     if before is not None:
@@ -248,24 +260,6 @@ class _Writer:
             return
         staged: StagedFile | None = self._open.stager.finish()
         assert staged is not None, "a merged file is begun with its first row"
-        name = f"{self._shard}/{Path(staged.path).name}"
+        name = f"{self._shard}/{PurePosixPath(staged.path).name}"
         self._files.append(DataFile(name, staged.rows, staged.bytes, self._open.first, self._open.last))
         self._open = None
-
-
-@contextmanager
-def _alone(layout: Layout) -> Iterator[bool]:
-    """Whether this is the only compaction under way. The lock goes with its process, however that ends."""
-    handle = os.open(layout.control / "compaction.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        yield _lock(handle)
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -7,14 +7,14 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 
 from lockstep.clock import Clock, wall_us
-from lockstep.connect.disk import disk_trouble, make_folders, remove_files, sync_folder
+from lockstep.connect.disk import disk_trouble, entries, make_folders, remove_files, sync_folder
 from lockstep.connect.protocols import Output, Place, Publication, StagedFile, Stager
 from lockstep.connect.reading import epoch_table
+from lockstep.connect.remote.paths import AnyPath, RemotePath, check_creates_once, location
 from lockstep.connect.sinks.manifests import EPOCH_COLUMN, DataFile, Identity, Layout, Manifest
 from lockstep.connect.sinks.order import check_order, owned_by_another
 from lockstep.connect.sinks.schemas import check_names, check_same, without_nullability
@@ -33,7 +33,7 @@ class FilesSinkSide:
         self._spec = spec
         self._sink = sink_id
         self._job = place.job
-        self._layout = Layout(place.project / spec.path)
+        self._layout = Layout(location(spec.path, place.project))
         self._clock = clock
         self._identity: Identity | None = None
         self._last: int | None = None
@@ -44,6 +44,8 @@ class FilesSinkSide:
         wanted = without_nullability(schema)
         check_names(str(folder), wanted, EPOCH_COLUMN)
         with disk_trouble(folder):
+            if isinstance(self._layout.control, RemotePath):
+                check_creates_once(self._layout.control)
             make_folders(self._layout.manifests, self._layout.compacted, self._layout.data)
             mine = Identity(self._job, self._sink, self._spec.format, wanted)
             found = self._layout.identity()
@@ -101,19 +103,24 @@ class FilesSinkSide:
         return epoch_table(self._layout, self._known_identity(), epoch)
 
     def sweep(self, dead: Sequence[str]) -> int:
-        """Remove data files and unfinished manifests of dead holders that no manifest names."""
-        unfinished = ((path, _UNFINISHED.fullmatch(path.name)) for path in self._layout.manifests.glob("*.tmp"))
+        """Remove unfinished manifests of dead holders, and data files that no manifest names and none ever will.
+
+        Those of an epoch that nobody has published stay: a holder on a host that was cut off may live, and name them
+        yet. Compaction removes them when it comes to that epoch.
+        """
+        unfinished = ((path, _UNFINISHED.fullmatch(path.name)) for path in entries(self._layout.manifests))
         orphans = [path for path, match in unfinished if match is not None and match.group(1) in dead]
-        by_epoch: dict[int, list[Path]] = {}
+        by_epoch: dict[int, list[AnyPath]] = {}
         # A replica that failed before its first epoch has not made the folder yet.
-        for path in self._layout.data.iterdir() if self._layout.data.exists() else ():
+        for path in entries(self._layout.data):
             staged = parse_staged(path.name)
             if staged is not None and staged[1] in dead:
                 by_epoch.setdefault(staged[0], []).append(path)
         for epoch, paths in by_epoch.items():
             manifest = self._layout.manifest(epoch)
-            named = {file.name for file in manifest.files} if manifest is not None else set()
-            orphans += [path for path in paths if path.name not in named]
+            if manifest is not None:
+                named = {file.name for file in manifest.files}
+                orphans += [path for path in paths if path.name not in named]
         return remove_files(orphans)
 
     def close(self) -> None:
@@ -143,7 +150,7 @@ class FilesSinkSide:
         return self._identity
 
     def _staged_name(self, file: StagedFile) -> DataFile:
-        path = Path(file.path)
+        path = location(file.path)
         if path.parent != self._layout.data or parse_staged(path.name) is None:
             raise ConnectError(
                 "LS0510",

@@ -7,9 +7,10 @@
     <folder>/_lockstep/compacted/<m>/compacted-<a>-<b>.json  epochs a to b, merged; wins over single manifests inside it
     <folder>/data/...                                   seen only if a manifest names it
 
-A manifest appears as one atomic act (``link``), so there is nothing half-published to see. Only the newest epochs have
-one of their own. Merged ones are in folders of a million epochs each (``m`` is the first), so that whoever looks for
-the newest, or for one, lists little; in a range, epochs without rows are a few numbers, however many there are.
+A manifest appears as one atomic act (``link``; on HDFS a rename, in S3 a put with a condition), so there is nothing
+half-published to see. Only the newest epochs have one of their own. Merged ones are in folders of a million epochs each
+(``m`` is the first), so that whoever looks for the newest, or for one, lists little; in a range, epochs without rows
+are a few numbers, however many there are.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from lockstep.connect.disk import disk_trouble, inside, make_folders, put_if_absent
+from lockstep.connect.disk import disk_trouble, entries, inside, make_folders, put_if_absent
 from lockstep.connect.protocols import Publication
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.errors import ConnectError
 
 FORMAT_VERSION = 2
@@ -128,13 +129,13 @@ class Identity:
 class Layout:
     """Paths and small files of one sink's folder. Keeps no state but the compacted range that it has read last."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: AnyPath) -> None:
         self.folder = folder
-        self.data = folder / "data"
-        self.control = folder / "_lockstep"
-        self.manifests = self.control / "manifests"
-        self.compacted = self.control / "compacted"
-        self.sink_file = self.control / "sink.json"
+        self.data: AnyPath = folder / "data"
+        self.control: AnyPath = folder / "_lockstep"
+        self.manifests: AnyPath = self.control / "manifests"
+        self.compacted: AnyPath = self.control / "compacted"
+        self.sink_file: AnyPath = self.control / "sink.json"
         self._range: Compacted | None = None
 
     def identity(self) -> Identity | None:
@@ -156,7 +157,7 @@ class Layout:
         }
         return put_if_absent(self.sink_file, self.control / f"sink.json.{holder}.tmp", control_bytes(data))
 
-    def manifest_path(self, epoch: int) -> Path:
+    def manifest_path(self, epoch: int) -> AnyPath:
         """Where the manifest of one epoch stands."""
         return self.manifests / f"{epoch:012}.json"
 
@@ -215,7 +216,7 @@ class Layout:
         """Read the range anew at the next look: a file that it names is gone."""
         self._range = None
 
-    def range_path(self, first: int, last: int) -> Path:
+    def range_path(self, first: int, last: int) -> AnyPath:
         """Where the manifest of a range stands. No range goes beyond its folder's million."""
         return self.compacted / shard_name(first) / f"compacted-{first:012}-{last:012}.json"
 
@@ -244,10 +245,10 @@ class Layout:
         """The first epoch of each folder of ranges, in order."""
         return sorted(numbers[0] for numbers in _numbers_in(self.compacted, _SHARD))
 
-    def _spans(self, folder: Path) -> list[tuple[int, int]]:
+    def _spans(self, folder: AnyPath) -> list[tuple[int, int]]:
         return [(first, last) for first, last in _numbers_in(folder, _COMPACTED)]
 
-    def _old_path(self, first: int, last: int) -> Path:
+    def _old_path(self, first: int, last: int) -> AnyPath:
         return self.compacted / f"compacted-{first:012}-{last:012}.json"
 
     def singles(self) -> set[int]:
@@ -279,7 +280,7 @@ class Layout:
                 return epoch
             epoch = newest[1]
 
-    def data_path(self, file: DataFile) -> Path:
+    def data_path(self, file: DataFile) -> AnyPath:
         """Where a data file stands; a name that leads elsewhere is refused."""
         return inside(self.data, file.name)
 
@@ -298,7 +299,7 @@ def control_bytes(data: Mapping[str, Any]) -> bytes:
     return json.dumps({"format_version": FORMAT_VERSION, **data}).encode()
 
 
-def read_control_file(path: Path) -> dict[str, Any] | None:
+def read_control_file(path: AnyPath) -> dict[str, Any] | None:
     """What :func:`control_bytes` wrote, None if the file is not there."""
     try:
         with disk_trouble(path):
@@ -325,7 +326,7 @@ def newer_version(place: str, version: int, known: int) -> ConnectError:
     )
 
 
-def damaged(path: Path, reason: str) -> ConnectError:
+def damaged(path: AnyPath, reason: str) -> ConnectError:
     """The error for a control file that is not what we wrote."""
     return ConnectError(
         "LS0514",
@@ -335,12 +336,8 @@ def damaged(path: Path, reason: str) -> ConnectError:
     )
 
 
-def _numbers_in(folder: Path, pattern: re.Pattern[str]) -> list[tuple[int, ...]]:
-    try:
-        names = [entry.name for entry in folder.iterdir()]
-    except FileNotFoundError:
-        return []
-    matches = (pattern.fullmatch(name) for name in names)
+def _numbers_in(folder: AnyPath, pattern: re.Pattern[str]) -> list[tuple[int, ...]]:
+    matches = (pattern.fullmatch(entry.name) for entry in entries(folder))
     return [tuple(int(number) for number in match.groups()) for match in matches if match]
 
 

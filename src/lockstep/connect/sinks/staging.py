@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -15,6 +17,7 @@ import pyarrow.parquet as pq
 from lockstep.connect.disk import disk_trouble
 from lockstep.connect.formats import json_lines, json_lines_table
 from lockstep.connect.protocols import StagedFile, StageFormat
+from lockstep.connect.remote.paths import AnyPath, RemotePath, on_disk
 from lockstep.store.protocols import Holder
 
 ROWS_HELD_MAX = 50_000
@@ -46,7 +49,7 @@ class FileStager:
     """Writes one task's share of an epoch; the file is made with the first row."""
 
     def __init__(
-        self, folder: Path, stem: str, format: StageFormat, schema: pa.Schema, beside: Sequence[str] = ()
+        self, folder: AnyPath, stem: str, format: StageFormat, schema: pa.Schema, beside: Sequence[str] = ()
     ) -> None:
         """``beside`` are columns that are written too where the rows have them."""
         self._folder = folder
@@ -54,7 +57,7 @@ class FileStager:
         self._format = format
         self._schema = schema
         self._beside = beside
-        self._path: Path | None = None
+        self._path: AnyPath | None = None
         self._file: BinaryIO | None = None
         self._writer: _Writer | None = None
         self._held: list[pa.RecordBatch] = []
@@ -81,8 +84,11 @@ class FileStager:
         with disk_trouble(self._path), self._undone_if_it_fails():
             self._writer.close()
             self._file.flush()
-            os.fsync(self._file.fileno())
             size = self._file.tell()
+            if isinstance(self._path, RemotePath):
+                self._path.system.write(self._path.key, self._file)
+            else:
+                os.fsync(self._file.fileno())
             self._file.close()
         return StagedFile(str(self._path), self._rows, size)
 
@@ -135,8 +141,13 @@ def open_writer(file: BinaryIO, format: StageFormat, schema: pa.Schema) -> _Writ
     return writer  # type: ignore[no-any-return]
 
 
-def read_batches(path: Path, format: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_batches(path: AnyPath, format: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a data file, a bounded batch at a time."""
+    with on_disk(path) as local:
+        yield from _local_batches(local, format, schema)
+
+
+def _local_batches(path: Path, format: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if format == "parquet":
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(ROWS_HELD_MAX, use_threads=False):
@@ -170,8 +181,13 @@ def parse_staged(name: str) -> tuple[int, str] | None:
     return (int(match.group(1)), match.group(2)) if match else None
 
 
-def _create(folder: Path, stem: str, format: str) -> tuple[Path, BinaryIO]:
-    """A new file, never one that is there: if a holder runs an epoch again, its first run may be published."""
+def _create(folder: AnyPath, stem: str, format: str) -> tuple[AnyPath, BinaryIO]:
+    """A new file, never one that is there: if a holder runs an epoch again, its first run may be published.
+
+    A remote one is written here, under a name that nobody else draws, and sent when it is finished.
+    """
+    if isinstance(folder, RemotePath):
+        return folder / f"{stem}-{secrets.randbelow(10**12):012}.{format}", tempfile.TemporaryFile()
     for attempt in range(ATTEMPTS_MAX):
         path = folder / (f"{stem}-{attempt}.{format}" if attempt else f"{stem}.{format}")
         try:

@@ -14,6 +14,7 @@ from lockstep.config import RunSettings
 from lockstep.connect.disk import remove_files
 from lockstep.connect.letters import dead_letters
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide
+from lockstep.connect.remote.paths import location, on_disk
 from lockstep.connect.sinks.staging import read_batches
 from lockstep.runtime.decide.fence import disagrees
 from lockstep.runtime.epoch.divergence import describe, differing_rows
@@ -110,9 +111,10 @@ class SparkWork:
         """The staged files of a large epoch under names that stay."""
         folder = self._divergences()
         stem = f"{epoch:012d}-{output.sink}-{self._holder}"
-        kept = [folder / f"{stem}-{Path(file.path).name}" for file in output.output.files]
+        kept = [folder / f"{stem}-{location(file.path).name}" for file in output.output.files]
         for path, file in zip(kept, output.output.files, strict=True):
-            shutil.copyfile(file.path, path)
+            with on_disk(location(file.path)) as staged:
+                shutil.copyfile(staged, path)
         return kept
 
     def _keep_copy(self, epoch: int, sink: str, ours: pa.Table | None) -> None:

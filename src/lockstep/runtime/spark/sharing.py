@@ -17,8 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.connect.disk import disk_trouble
-from lockstep.errors import RunError
+from lockstep.connect.disk import disk_trouble, entries, make_folders, remove_files
+from lockstep.connect.remote.paths import AnyPath, RemotePath, location
+from lockstep.errors import ConnectError, RunError
 
 _PREFIX = ".lockstep-probe-"
 _QUESTION = "question"
@@ -65,16 +66,18 @@ class Asked:
     def _why_unseen(self, place: Place, executor: str) -> str:
         folder = self.folder(place)
         try:
-            if (folder / _QUESTION).read_text(encoding="utf-8") != self.token:
+            if (folder / _QUESTION).read_bytes() != self.token.encode():
                 return "another file is there"
-            (folder / executor).write_text(self.token, encoding="utf-8")
+            (folder / executor).write_bytes(self.token.encode())
         except OSError as error:
             return f"{type(error).__name__}: {error}"
+        except ConnectError as error:
+            return f"{error.code} {error.fact} ({error.why})"
         return ""
 
-    def folder(self, place: Place) -> Path:
+    def folder(self, place: Place) -> AnyPath:
         """Where question and answers of a place are."""
-        return Path(place.folder) / f"{_PREFIX}{self.token}"
+        return location(place.folder) / f"{_PREFIX}{self.token}"
 
 
 @dataclass(frozen=True)
@@ -105,16 +108,21 @@ def ask(places: Sequence[Place]) -> Asked:
     read = tuple((place, _some_names(place)) for place in places if place.read_only)
     asked = Asked(secrets.token_hex(8), written, read)
     for place in written:
-        _sweep(Path(place.folder))
+        _sweep(location(place.folder))
         folder = asked.folder(place)
         with disk_trouble(folder):
-            folder.mkdir(parents=True)
-            (folder / _QUESTION).write_text(asked.token, encoding="utf-8")
+            make_folders(folder)
+            (folder / _QUESTION).write_bytes(asked.token.encode())
     return asked
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what a driver left that was killed meanwhile; other replicas may be asking at this moment."""
+def _sweep(folder: AnyPath) -> None:
+    """Remove what a driver left that was killed meanwhile; other replicas may be asking at this moment.
+
+    Remote systems are left alone: how old a file is there, is by another clock.
+    """
+    if isinstance(folder, RemotePath):
+        return
     for left in folder.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > LEFT_S:
@@ -124,7 +132,12 @@ def _sweep(folder: Path) -> None:
 def forget(asked: Asked) -> None:
     """Take questions and answers away."""
     for place in asked.written:
-        shutil.rmtree(asked.folder(place), ignore_errors=True)
+        folder = asked.folder(place)
+        if isinstance(folder, RemotePath):
+            with suppress(ConnectError, OSError):
+                remove_files([*entries(folder), folder])
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def unshared(asked: Asked, answers: Sequence[Answer]) -> RunError | None:
@@ -150,11 +163,11 @@ def _refused(answer: Answer, folder: str, why: str) -> RunError:
     )
 
 
-def _arrives(path: Path, token: str) -> bool:
+def _arrives(path: AnyPath, token: str) -> bool:
     deadline_s = time.monotonic() + ANSWER_S_MAX
     while time.monotonic() < deadline_s:
         with suppress(OSError):
-            if path.read_text(encoding="utf-8") == token:
+            if path.read_bytes() == token.encode():
                 return True
         time.sleep(_POLL_S)
     return False

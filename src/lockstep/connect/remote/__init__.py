@@ -1,0 +1,1 @@
+"""Folders that are no folders of this host: on HDFS and in S3."""
