@@ -207,7 +207,7 @@ HERE = f"{_NETWORK}.254"
 def _keep_logs(disk: Path) -> None:
     """Take a disk away, and leave the logs that were on it in its place."""
     with tempfile.TemporaryDirectory(prefix="lockstep-logs-") as scratch:
-        for log in disk.rglob("*.log"):
+        for log in (*disk.rglob("*.log"), *disk.rglob("log.txt")):
             kept = Path(scratch) / log.relative_to(disk)
             kept.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(log, kept)

@@ -47,9 +47,10 @@ class Feeder(threading.Thread):
         super().__init__(name="feeder", daemon=True)
         from confluent_kafka import Producer
 
-        self._producer = Producer(
-            {"bootstrap.servers": servers, "linger.ms": 5, "acks": "all", "log_level": ONLY_SERIOUS}
-        )
+        # Without idempotence a batch whose answer dies with the broker is written twice: there would be more orders in
+        # the topic than are counted here.
+        settings = {"bootstrap.servers": servers, "linger.ms": 5, "acks": "all", "enable.idempotence": True}
+        self._producer = Producer({**settings, "log_level": ONLY_SERIOUS})
         self._per_s = per_s
         self._topic = topic
         self._ended = threading.Event()

@@ -131,7 +131,12 @@ class Recovery:
             yield from self._replace(choice, taken, keep_old=own is None or distrusted)
         if self.host:
             # Not by what it says of itself: a start that found nothing to start from spoke on that host too.
-            yield Step(TELL, partial(self.store.set_fact, state_at(self.holder.replica), self.host))
+            yield Step(TELL, self._tell_where)
+
+    def _tell_where(self) -> None:
+        """Nor by one that was replaced while its host was cut off: it would hide where its successor's state is."""
+        if self.store.is_live(self.holder):
+            self.store.set_fact(state_at(self.holder.replica), self.host)
 
     def _choose(self, own: Sequence[Standing] | None) -> Steps[str]:
         """The choice; if there is none yet but another replica is booting, wait for that one."""
