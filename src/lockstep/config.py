@@ -107,6 +107,8 @@ class RunSettings(_Strict):
     which that takes more than a small share of its time does it after twice as many, or four times. 0: never."""
     stop_timeout_s: Seconds = 30.0
     """How long a graceful stop may take before it becomes a hard one."""
+    spread_after_s: Seconds = 30.0
+    """If replicas have to share a host, how long another host must be there before one of them moves to it."""
     orphan_timeout_s: Seconds = 30.0
     """How long replicas go on while nobody supervises them (`lockstep run` was killed). If it is started again before,
     it goes on with them as they are; otherwise they finish their epoch and end."""

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import lockstep as ls
 from lockstep.plan.joins import JoinKind
@@ -157,6 +158,7 @@ def _histories(minutes: int) -> tuple[list[Row], list[Row]]:
     return small, large
 
 
+@pytest.mark.long
 def test_a_small_history_does_not_fill_the_state_of_a_join_with_a_large_one(trial: NewTrial) -> None:
     job = ls.Job("histories", records_per_epoch_max=240, max_ahead_s="1 hour")
     small, large = _timed(*_streams(job))

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 import lockstep as ls
 from lockstep import F
@@ -128,6 +129,7 @@ def _newest(ran: Trial, path: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in newest.values()]
 
 
+@pytest.mark.long
 def test_statistics_are_those_of_duckdb_and_the_same_in_replicas_of_other_shapes(trial: NewTrial) -> None:
     epochs, ran = _input(), trial(_job())
     ran.start("narrow", partitions=1, tasks=1)

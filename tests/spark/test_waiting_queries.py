@@ -46,6 +46,7 @@ def _agreed(ran: Trial, epoch: int) -> bool:
     return all(digests["r0", sink.id] == digests["r1", sink.id] for sink in ran.graph.sinks)
 
 
+@pytest.mark.long
 def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = trial(_job())
     ran.start("r0", partitions=2, tasks=1)

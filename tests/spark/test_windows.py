@@ -7,6 +7,8 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 import lockstep as ls
 from lockstep import F
 from lockstep.keyed.codec import time_us, utc_time
@@ -165,6 +167,7 @@ def test_sessions_are_left_to_spark() -> None:
     assert not job.graph().python_steps
 
 
+@pytest.mark.long
 def test_sessions_updates_and_windows_of_every_other_kind_give_what_plain_python_gives(trial: NewTrial) -> None:
     """One job: its sessions are a part of a query that there is anyway."""
     job, events = _sessions_job("all-windows")

@@ -68,6 +68,19 @@ def longest_gap_after(seen_epochs: Sequence[SeenEpoch], kill_us: int, after_s: f
     return max(((later - before) / US_PER_S, later) for before, later in pairwise(edges))
 
 
+def gap_over(seen_epochs: Sequence[SeenEpoch], from_us: int, to_us: int, until_us: int) -> float:
+    """The longest gap that has a moment in common with ``from_us`` to ``to_us``, from its beginning to its end.
+
+    One that is still open counts up to ``until_us``.
+
+    >>> seen = [(0, 0), (1, 100_000), (2, 700_000), (3, 1_700_000)]
+    >>> gap_over(seen, from_us=150_000, to_us=600_000, until_us=9_000_000)
+    0.6
+    """
+    gaps = pairwise([*(seen for _, seen in seen_epochs), until_us])
+    return max((end - begin) / US_PER_S for begin, end in gaps if begin <= to_us and end >= from_us)
+
+
 def wants_sealer(kills: int, of_sealers: int) -> bool:
     """Whether the next victim should be the replica that sealed the newest epoch: at least half of all are.
 

@@ -80,7 +80,7 @@ class Outcome:
 
 def run_order(folder: Path, say: Say, *, quick: bool) -> Report:
     """Both orders with two replicas and kills, then one replica for what it costs alone."""
-    steady_s, kills, warm_up_s = (20.0, 1, 20.0) if quick else (60.0, 4, 60.0)
+    steady_s, kills, warm_up_s = (20.0, 1, 20.0) if quick else (40.0, 3, 40.0)
     plans = [
         Plan("agreed", 2, steady_s, kills, warm_up_s),
         Plan("derived", 2, steady_s, kills, warm_up_s),

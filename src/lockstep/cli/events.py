@@ -12,6 +12,7 @@ _WORDS = {
     "replica-adopted": "adopted ({text})",
     "replica-not-adopted": "not adopted: {text}",
     "replica-ended": "ended ({text})",
+    "replica-moved": "moves: {text}",
     "replica-killed": "killed: {text}",
     "replica-failed": "failed: {text}",
     "replica-given-up": "given up: {text}",

@@ -19,7 +19,7 @@ from lockstep.agent.contact import Contact
 from lockstep.agent.hosting import Listed
 from lockstep.agent.processes import with_jvm
 from lockstep.config import Settings
-from lockstep.control.placing import Room, choose_host, may_live
+from lockstep.control.placing import Room, choose_host, crowded, may_live
 from lockstep.control.spares import Shape, Spare
 from lockstep.faults.switch import command_prefix, replica_environment
 from lockstep.runtime.spec import ReplicaSpec
@@ -244,6 +244,10 @@ class AgentProcesses:
         """Whether a replica may live where this spare does: not beside another one while a host has none."""
         assert isinstance(spare, RemoteProcess)
         return may_live(self._rooms(), spare.host, replica)
+
+    def crowded(self) -> str | None:
+        """A replica that shares its host although some host has none."""
+        return crowded(self._rooms())
 
     def memory_free_bytes(self) -> int:
         """What could be had at the last look, on the host that has most."""

@@ -27,7 +27,8 @@ from lockstep.store.opening import lock_file
 from lockstep.store.protocols import Store
 
 _LOCK = "supervisor.lock"
-_LEASE_POLL_S = 0.1
+_LEASE_LOOK_S = 1.0
+"""How often whoever waits for the lease asks whether to go on waiting; a lease that becomes free is noticed at once."""
 
 
 class Claim:
@@ -102,7 +103,7 @@ def _acquired(store: Store, identity: str, go_on: Callable[[float], bool]) -> bo
     while not store.acquire(LEASE, identity, LEASE_S):
         if not go_on(time.monotonic() - begun_s):
             return False
-        time.sleep(_LEASE_POLL_S)
+        store.wait_until_free(LEASE, _LEASE_LOOK_S)
     return True
 
 

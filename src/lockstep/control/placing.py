@@ -46,6 +46,18 @@ def may_live(rooms: Sequence[Room], host: str, replica: str) -> bool:
     return host in company and company[host] == min(company.values())
 
 
+def crowded(rooms: Sequence[Room]) -> str | None:
+    """A replica that shares its host although some host has none: that host came later, or came back.
+
+    >>> h1, h2 = Room("h1", frozenset({"r0", "r1"}), 2), Room("h2", frozenset(), 1)
+    >>> crowded([h1, h2]), crowded([h1]), crowded([Room("h1", frozenset({"r0"}), 1), h2])
+    ('r1', None, None)
+    """
+    if all(one.replicas for one in rooms):
+        return None
+    return max((max(one.replicas) for one in rooms if len(one.replicas) > 1), default=None)
+
+
 def _company(room: Room, replica: str) -> int:
     """How many of its peers a replica would meet there."""
     return len(room.replicas - {replica})

@@ -225,6 +225,7 @@ def _surroundings(
         start=spares,
         adopted=adopted,
         look=processes.look,
+        crowded=processes.crowded,
         reserve=spares,
         lock_holder=partial(lock_holder, lock_file(place.store, place.job)),
     )

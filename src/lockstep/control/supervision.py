@@ -75,7 +75,15 @@ class StopJob:
     reason: str
 
 
-Action = Start | Kill | GiveUp | StopJob
+@dataclass(frozen=True)
+class Move:
+    """Ask this replica to end after its epoch; it is started again where it is alone."""
+
+    replica: str
+    reason: str
+
+
+Action = Start | Kill | GiveUp | StopJob | Move
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,19 @@ def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettin
         if action is not None:
             actions.append(action)
     return actions
+
+
+def spread(
+    crowded: str | None, for_s: float, replicas: Sequence[Seen], head: int, settings: RunSettings
+) -> Move | None:
+    """Whether a replica leaves the host that it shares; ``for_s`` is how long another host has been free.
+
+    It may go again at once, hence the wait. And only while all are well: until the replica has booted there, the others
+    alone have the output going.
+    """
+    if crowded is None or for_s < settings.spread_after_s or not all(_healthy(one, head, settings) for one in replicas):
+        return None
+    return Move(crowded, "it shares its host, which would end both, and another host has none")
 
 
 def _must_wait(replicas: Sequence[Seen], actions: Sequence[Action], head: int, settings: RunSettings) -> bool:

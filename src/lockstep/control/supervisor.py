@@ -22,6 +22,7 @@ from lockstep.control.supervision import (
     GiveUp,
     Held,
     Kill,
+    Move,
     Seen,
     Start,
     StopJob,
@@ -29,6 +30,7 @@ from lockstep.control.supervision import (
     held_now,
     is_booting,
     pass_by,
+    spread,
 )
 from lockstep.control.surroundings import Process, Surroundings
 from lockstep.control.taking_over import LEASE_S, TERM
@@ -73,6 +75,8 @@ class Slot:
     starts: int = 0
     given_up: bool = False
     outvoted: bool = False
+    moves: bool = False
+    """Whether it was asked to end, to be started on another host."""
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
     failed_after: int | None = None
@@ -115,6 +119,7 @@ class Supervisor:
         self._held: Held | None = None
         self._waits_since_us: int | None = None
         """Since when this process has found the store locked, whenever it asked."""
+        self._crowded_since_us: int | None = None
         self._somebody_computes = False
         self._owed: deque[Callable[[], None]] = deque()
         """What was done and is still to be written down: deeds do not wait for the store."""
@@ -235,9 +240,20 @@ class Supervisor:
         self._share_out(seen)
         for action in decide(seen, head_epoch, now, self._settings.run):
             self._act(action)
+        self._spread(seen, head_epoch, now)
         self._write_owed()
         if self._around.elapsed_s() >= self._next_retention:
             self._retain(list(progress.values()))
+
+    def _spread(self, seen: Sequence[Seen], head: int, now: int) -> None:
+        """Let replicas that had to share a host live apart again."""
+        crowded = self._around.crowded()
+        self._crowded_since_us = None if crowded is None else self._crowded_since_us or now
+        for_s = (now - (self._crowded_since_us or now)) / US_PER_S
+        move = spread(crowded, for_s, seen, head, self._settings.run)
+        if move is not None:
+            self._crowded_since_us = None
+            self._act(move)
 
     def _pass_by(self) -> bool:
         """End whoever has kept the store locked for too long; whether asking the store would only mean to wait now."""
@@ -352,6 +368,11 @@ class Supervisor:
                 self._start(slot, seed)
             case Kill(reason=reason):
                 self.kill(slot.name, "replica-killed", reason)
+            case Move(reason=reason):
+                assert slot.process is not None
+                slot.process.drain()
+                slot.moves = True
+                self._owe_event("replica-moved", reason, slot.name)
             case GiveUp(reason=reason):
                 slot.given_up = True
                 self._owe_event("replica-given-up", reason, slot.name)
@@ -365,8 +386,9 @@ class Supervisor:
 
     def _start(self, slot: Slot, seed: Seed) -> None:
         now = self._steady_us()
-        if slot.starts > 0:
+        if slot.starts > 0 and not slot.moves:
             slot.restarts_us.append(now)
+        slot.moves = False
         slot.starts += 1
         slot.started_us, slot.cpu_seen_us, slot.busy_us = now, 0, 0
         slot.behind_since_us = None

@@ -79,6 +79,8 @@ class Surroundings:
     """The replicas that run already: a supervisor before this one started them."""
     look: Callable[[], str] = str
     """See how all processes are, once before every decision; what to tell about whoever keeps them, if anything."""
+    crowded: Callable[[], str | None] = lambda: None
+    """A replica that shares its host although some host has none, as it was seen at the last look."""
     reserve: Reserve | None = None
     lock_holder: Callable[[], LockHolder | None] = lambda: None
     """Who holds the store's write lock now, as it is seen from outside."""

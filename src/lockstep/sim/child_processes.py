@@ -134,6 +134,10 @@ class SimProcesses:
             self._supervisor.tell("adopts a replica")
         return replicas, [(one, Shape.from_json(one.child.shape)) for one in self._spares]
 
+    def crowded(self) -> str | None:
+        """There is one machine, and nowhere else to go."""
+        return None
+
     def shape(self, replica: str) -> Shape:
         """What the process of a replica is started with."""
         return Shape({"of": replica if replica in self._world.scenario.odd_shapes else "most"}, {}, ())

@@ -16,6 +16,7 @@ SETTINGS = RunSettings(
     lag_timeout_s=1.5,
     seed_beyond_epochs=4,
     hang_timeout_s=3.0,
+    spread_after_s=3.0,
     start_timeout_s=15.0,
     restarts_max=100,
     restart_window_s=20.0,

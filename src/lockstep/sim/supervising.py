@@ -102,6 +102,7 @@ class SimSupervisor:
                 start=spares,
                 adopted=adopted,
                 look=self._look,
+                crowded=processes.crowded,
                 reserve=spares,
                 lock_holder=self._lock_holder,
             ),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 
 from lockstep.clock import US_PER_S
 from lockstep.store.database import Part
 
+POLL_S = 0.1
 LEASES_TABLES = (
     "CREATE TABLE leases (name TEXT PRIMARY KEY, holder TEXT NOT NULL, expires_us INTEGER NOT NULL) WITHOUT ROWID",
 )
@@ -34,6 +36,12 @@ class SqliteLeases(Part):
         """Who holds ``name`` now, None if nobody or expired."""
         with self._database.reading() as connection:
             return _holder(connection, name, self._clock())
+
+    def wait_until_free(self, name: str, timeout_s: float) -> None:
+        """Block while somebody holds ``name``, at most ``timeout_s``. It may expire without anything being written."""
+        give_up_at_s = time.monotonic() + timeout_s
+        while self.holder(name) is not None and (left_s := give_up_at_s - time.monotonic()) > 0:
+            time.sleep(min(POLL_S, left_s))
 
 
 def _holder(connection: sqlite3.Connection, name: str, now_us: int) -> str | None:

@@ -144,6 +144,9 @@ class Leases(Protocol):
     def holder(self, name: str) -> str | None:
         """Who holds ``name`` now, None if nobody or expired."""
 
+    def wait_until_free(self, name: str, timeout_s: float) -> None:
+        """Block while somebody holds ``name``, at most ``timeout_s``; who takes it then is not decided by this."""
+
 
 COMPUTING = frozenset({"running", "catching-up"})
 """States of a replica that has computed an epoch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -40,6 +41,24 @@ def test_a_lease_is_released_by_its_holder_only(store: Store) -> None:
     assert store.holder("leader") == "a"
     store.release("leader", "a")
     assert store.holder("leader") is None
+
+
+def test_whoever_waits_for_a_lease_is_told_when_it_is_given_back(store: Store) -> None:
+    store.acquire("leader", "a", ttl_s=60.0)
+    waiting = threading.Thread(target=store.wait_until_free, args=("leader", 600.0))
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    store.release("leader", "a")
+    waiting.join(60.0)
+    assert not waiting.is_alive()
+    store.wait_until_free("leader", 600.0)  # nobody has it: no wait at all
+
+
+def test_waiting_for_a_lease_that_stays_held_ends(store: Store) -> None:
+    store.acquire("leader", "a", ttl_s=60.0)
+    store.wait_until_free("leader", 0.05)
+    assert store.holder("leader") == "a"
 
 
 def test_incarnations_grow_and_are_never_reused(store: Store) -> None:

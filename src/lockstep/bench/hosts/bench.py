@@ -138,8 +138,8 @@ def _verdicts(found: dict[str, Any]) -> list[Verdict]:
         worst = max(one["ratio"] for one in hosts)
         verdicts.append(Verdict("host killed: longest gap after / p99 gap before", worst, HOST_RATIO_LIMIT))
     if leaders := by_name.get("leader"):
-        worst = max(one["after_max_s"] / one["figures"]["own_outage_s"] for one in leaders)
-        verdicts.append(Verdict("leader killed: longest gap / ZooKeeper's own outage", worst, LEADER_RATIO_LIMIT))
+        worst = max(one["figures"]["pause_s"] / one["figures"]["own_outage_s"] for one in leaders)
+        verdicts.append(Verdict("leader killed: pause over the election / its own outage", worst, LEADER_RATIO_LIMIT))
     if killed := by_name.get("coordinator"):
         ratio = "coordinator killed: longest gap after / p99 gap before"
         verdicts.append(Verdict(ratio, max(one["ratio"] for one in killed), COORDINATOR_RATIO_LIMIT))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.bench.cluster import Cluster, cluster
-from lockstep.bench.gaps import disturbance
+from lockstep.bench.gaps import disturbance, gap_over
 from lockstep.bench.hosts.contrast import run_contrast, told
 from lockstep.bench.hosts.load import (
     JOB,
@@ -171,10 +171,11 @@ class Play:
         at_us = wall_us()
         leader.kill()
         self._quiet(8.0)
+        pause_s = gap_over(self.observer.seen(), at_us, max(at_us, writer.back_us), wall_us())
         leader.start()
         leader.wait()
         writer.finish()
-        figures = {"own_outage_s": writer.longest_s}
+        figures = {"own_outage_s": writer.longest_s, "pause_s": pause_s}
         text = f"ZooKeeper's leader killed with -9; a plain writer beside it paused for {writer.longest_s:.2f} s"
         return Event("leader", at_us, text, figures=figures)
 
@@ -254,6 +255,8 @@ class _Writer(threading.Thread):
         self._members = ",".join(members)
         self._ended = threading.Event()
         self.longest_s = 0.0
+        self.back_us = 0
+        """When the longest time between two answers was over."""
 
     def run(self) -> None:
         """Write, and remember the longest time between two answers."""
@@ -271,8 +274,10 @@ class _Writer(threading.Thread):
         while not self._ended.wait(_WRITE_S):
             with suppress(KazooException):
                 client.set("/writer", b"")
-                self.longest_s = max(self.longest_s, time.monotonic() - last_s)
-                last_s = time.monotonic()
+                now_s = time.monotonic()
+                if now_s - last_s > self.longest_s:
+                    self.longest_s, self.back_us = now_s - last_s, wall_us()
+                last_s = now_s
         client.stop()
         client.close()
 

@@ -169,7 +169,7 @@ class Client:
 
 
 class Watch:
-    """Wakes those who wait for a node to appear; also when the connection is lost and they have to look again."""
+    """Wakes those who wait for a node to appear or to go; also when the connection is lost and they have to look."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -233,7 +233,7 @@ class Call:
         return list(names or [])
 
     def is_there(self, path: str, watch: Watch) -> bool:
-        """Whether there is such a node; if not, the watch is told when it appears."""
+        """Whether there is such a node; the watch is told when it appears, changes or goes."""
         return self._read(lambda kazoo: [kazoo.exists_async(path, watch=watch)], fresh=False)[0] is not None
 
     def put(self, *operations: Operation) -> Outcome:

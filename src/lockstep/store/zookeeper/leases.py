@@ -63,6 +63,10 @@ class ZookeeperLeases(Part):
         found = call.look(self._at("leases", node_name(name)))
         return found.value.decode() if found is not None else None
 
+    def wait_until_free(self, name: str, timeout_s: float) -> None:
+        """Block while somebody holds ``name``, at most ``timeout_s`` (and an answer's time). Woken by a watch."""
+        self._wait(self._at("leases", node_name(name)), timeout_s, there=False)
+
     def expired(self) -> dict[str, str]:
         """The leases taken here that were not renewed in time, with their holders."""
         with self._held_lock:

@@ -7,12 +7,10 @@ changed in one act with the entries that go.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lockstep.errors import StoreError
 from lockstep.store.protocols import Entry, Holder, Item
 from lockstep.store.sealing_rules import check_follows, from_text, may_not_seal, not_onward, to_text
 from lockstep.store.zookeeper.client import Call, Node, change, check, create, delete
@@ -24,8 +22,6 @@ from lockstep.store.zookeeper.telemetry import PUBLISHED_MAX
 TRIMMED_AT_ONCE = 100
 TRIMS_MAX = 20
 """One call trims at most 2,000 epochs, in well below a second; what is left goes with the next."""
-LOOK_S = 1.0
-"""How long a look of :meth:`ZookeeperLedger.wait` may take, however short the wait: an answer takes milliseconds."""
 
 
 class ZookeeperLedger(Part):
@@ -83,25 +79,7 @@ class ZookeeperLedger(Part):
 
     def wait(self, epoch: int, timeout_s: float) -> Entry | None:
         """Block until ``epoch`` is sealed, at most ``timeout_s`` (and an answer's time). Woken by a watch."""
-        deadline_s = time.monotonic() + timeout_s
-        path = self._at("entries", epoch)
-        watch = self._client().watch(path)
-        event = watch.joined()
-        try:
-            while True:
-                event.clear()
-                try:
-                    if self._call(max(LOOK_S, deadline_s - time.monotonic())).is_there(path, watch):
-                        watch.left(event)
-                        self._client().forget(watch)
-                        return self.entry(epoch)
-                except StoreError as error:
-                    if error.code != "LS0421":
-                        raise
-                if not event.wait(max(0.0, deadline_s - time.monotonic())):
-                    return None
-        finally:
-            watch.left(event)
+        return self.entry(epoch) if self._wait(self._at("entries", epoch), timeout_s, there=True) else None
 
     def items(self, source: str, first: int, last: int) -> list[Item]:
         """The items of ``source`` at positions ``first <= p < last``, in order."""

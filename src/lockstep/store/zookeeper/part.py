@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from lockstep.clock import Clock
 from lockstep.errors import StoreError
 from lockstep.store.names import checked_name
@@ -11,6 +13,9 @@ from lockstep.store.zookeeper.client import Call, Client, leave, shared
 FORMAT = 1
 FOLDERS = ("entries", "items", "leases", "replicas", "observed", "divergences", "facts")
 TELEMETRY_FOLDERS = ("progress", "digests", "mismatches", "published")
+
+LOOK_S = 1.0
+"""How long a look of :meth:`Part._wait` may take, however short the wait: an answer takes milliseconds."""
 
 
 class Part:
@@ -52,6 +57,27 @@ class Part:
                 why=f"it has format version {int(found.value)}; this Lockstep knows up to {FORMAT}.",
                 hint="run the newer Lockstep, or use another path. Nothing was changed.",
             )
+
+    def _wait(self, path: str, timeout_s: float, *, there: bool) -> bool:
+        """Block until a node is there, or is not; False if ``timeout_s`` pass before. Woken by a watch."""
+        deadline_s = time.monotonic() + timeout_s
+        watch = self._client().watch(path)
+        event = watch.joined()
+        try:
+            while True:
+                event.clear()
+                try:
+                    if self._call(max(LOOK_S, deadline_s - time.monotonic())).is_there(path, watch) == there:
+                        watch.left(event)
+                        self._client().forget(watch)
+                        return True
+                except StoreError as error:
+                    if error.code != "LS0421":
+                        raise
+                if not event.wait(max(0.0, deadline_s - time.monotonic())):
+                    return False
+        finally:
+            watch.left(event)
 
     def _leave(self) -> None:
         leave(self._address.hosts, id(self))

@@ -1,0 +1,105 @@
+"""Replicas that had to share a host live apart again once there is another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from lockstep.config import Settings
+from lockstep.control.supervisor import Supervisor
+from lockstep.control.surroundings import Process, Surroundings
+from lockstep.runtime.spec import EXIT_DRAINED, ReplicaSpec
+from lockstep.store.protocols import Entry, Progress, Store
+from lockstep.store.sqlite_store import open_store
+from tests.unit.control.test_boot_shares import Pretended
+
+AFTER_S = Settings().run.spread_after_s
+
+
+@dataclass
+class Drainable(Pretended):
+    """A process that ends when it is asked to."""
+
+    def drain(self) -> None:
+        self.code = EXIT_DRAINED
+
+
+@dataclass
+class Job:
+    """A supervisor of two replicas that run; the test says whether r1 could live apart."""
+
+    store: Store
+    folder: Path
+    crowded: str | None = None
+    now_s: float = 0.0
+    started: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        spec = ReplicaSpec(str(self.folder), str(self.folder), "job", "job.py", "", "", "auto", {})
+        around = Surroundings(
+            now_us=lambda: round(self.now_s * 1e6),
+            elapsed_s=lambda: self.now_s,
+            start=self._start,
+            crowded=lambda: self.crowded,
+        )
+        settings = Settings.model_validate({"run": {"replicas": 2}})
+        self.supervisor = Supervisor(self.store, spec, settings, {}, {}, "me", around=around)
+
+    def _start(self, spec: ReplicaSpec, *, gently: bool) -> Process:
+        self.started.append(spec.replica)
+        pid = len(self.started)
+        incarnation = self.store.begin(spec.replica, pid).incarnation
+        self.store.report(Progress(spec.replica, incarnation, pid, "running", 0, process=str(pid)))
+        return Drainable(pid, gently)
+
+    def pass_by(self, seconds: float) -> None:
+        for _ in range(round(seconds)):
+            self.now_s += 1.0
+            self.supervisor._tick()
+
+    def moved(self) -> list[str]:
+        return [replica for _, _, kind, replica, _ in self.store.events() if kind == "replica-moved"]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    store = open_store(tmp_path, "job")
+    store.seal(Entry(0, 0, {}), store.begin("r0", 1))
+    made = Job(store, tmp_path)
+    made.pass_by(3)
+    yield made
+    store.close()
+
+
+def test_a_replica_leaves_the_host_that_it_shares_after_a_while_and_is_not_blamed_for_it(job: Job) -> None:
+    job.crowded = "r1"
+    job.pass_by(AFTER_S - 5)
+    assert job.moved() == [], "a host that came back may go again at once"
+    job.pass_by(7)
+    assert job.moved() == ["r1"] and job.started == ["r0", "r1", "r1"]
+    assert job.supervisor.slots["r1"].restarts_us == []
+    job.crowded = None
+    job.pass_by(2 * AFTER_S)
+    assert job.moved() == ["r1"]
+
+
+def test_nobody_moves_while_a_host_comes_and_goes(job: Job) -> None:
+    for _ in range(10):
+        job.crowded = "r1"
+        job.pass_by(AFTER_S / 2)
+        job.crowded = None
+        job.pass_by(1)
+    assert job.moved() == []
+
+
+def test_nobody_moves_while_another_one_is_not_well(job: Job) -> None:
+    job.crowded = "r1"
+    job.store.report(Progress("r0", 2, 1, "starting", 0, process="1"))
+    job.pass_by(2 * AFTER_S)
+    assert job.moved() == []
+    job.store.report(Progress("r0", 2, 1, "running", 0, process="1"))
+    job.pass_by(2)
+    assert job.moved() == ["r1"]
