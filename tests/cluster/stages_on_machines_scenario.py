@@ -81,7 +81,8 @@ def main(folder: Path) -> dict[str, object]:
         orders.send(600)
         orders.send(1, seconds=7200)
         until("all hours", lambda: len(out_of(broker, "hours")) >= len(orders.hours()))
-        seen["right"] = out_of(broker, "hours") == orders.hours()
+        seen["wrong"] = [str(one) for one in set(out_of(broker, "hours")) ^ set(orders.hours())]
+        seen["each once"] = len(out_of(broker, "hours")) == len(orders.hours())
         found = letters(there, project)
         seen["letters"] = (found["kept"], len({(one["step"], one["offset"]) for one in found["letters"]}))
         seen["diverged"] = len(store.divergences())

@@ -171,9 +171,10 @@ def test_a_topic_that_is_deleted_under_the_job_is_not_made_anew(broker: Broker, 
         opened(inside)
 
 
-def test_letters_are_kept_once_whoever_writes_them_and_numbered_for_ever(inside: Place, tmp_path: Path) -> None:
-    make_letters(inside.journals)
-    make_letters(inside.journals)
+def test_letters_are_kept_once_whoever_writes_them_and_numbered_for_ever(broker: Broker, inside: Place) -> None:
+    store = open_store(inside.home, inside.job)
+    make_letters(store, inside.journals)
+    make_letters(store, inside.journals)
     writer = letter_writer(inside)
     letters = [Letter("in", "in", "0", offset, f"ü\ud800{offset}", "bad", raw="/w==") for offset in (3, 5)]
     assert writer.keep("in/0/0-9", letters)
@@ -196,6 +197,10 @@ def test_letters_are_kept_once_whoever_writes_them_and_numbered_for_ever(inside:
     assert [replace(one, number=-1) for one in found[:4]] == letters * 2
     assert list(TopicLetters(inside.journals).letters()) == found
     book.close()
+    broker.delete(book.topic.topic)
+    with pytest.raises(LockstepError, match="LS0530"):
+        make_letters(store, inside.journals)
+    store.close()
 
 
 def test_a_store_that_begins_anew_does_not_find_an_older_jobs_records(inside: Place, tmp_path: Path) -> None:

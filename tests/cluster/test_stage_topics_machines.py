@@ -25,4 +25,4 @@ def test_two_stages_outlive_a_host(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
-    assert seen == {"refused": "LS0686", "right": True, "letters": [10, 10], "diverged": 0}
+    assert seen == {"refused": "LS0686", "wrong": [], "each once": True, "letters": [10, 10], "diverged": 0}

@@ -28,7 +28,7 @@ def settle_journals(store: Store, job: str, wanted: str) -> str:
         raise _fixed(job, held)
     if address != held:
         store.set_fact(JOURNALS, address)
-    make_letters(address)
+    make_letters(store, address)
     return address
 
 

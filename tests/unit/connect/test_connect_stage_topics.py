@@ -194,7 +194,7 @@ def test_executors_on_other_machines_may_have_stages_and_dead_letters_in_topics(
 
 def test_where_journals_are_is_fixed_by_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    monkeypatch.setattr(settling, "make_letters", made.append)
+    monkeypatch.setattr(settling, "make_letters", lambda _, address: made.append(address))
     store = open_store(tmp_path, "job")
     first = settle_journals(store, "job", ADDRESS)
     assert first.startswith(f"{ADDRESS}.job.")
@@ -212,7 +212,7 @@ def test_where_journals_are_is_fixed_by_the_first_start(tmp_path: Path, monkeypa
 
 
 def test_a_job_that_began_with_files_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "make_letters", lambda _: pytest.fail("no topic is wanted"))
+    monkeypatch.setattr(settling, "make_letters", lambda *_: pytest.fail("no topic is wanted"))
     store = open_store(tmp_path, "job")
     assert settle_journals(store, "job", "") == ""
     with pytest.raises(RunError, match=r"LS0618 .* files of its host"):

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from lockstep.errors import StoreError
 from lockstep.plan.schema import parse_schema
-from lockstep.store import batches
 from lockstep.store.batches import COMPRESSED_FROM_BYTES, decoded, encoded, pieces
 from lockstep.store.journal import SqliteJournal, list_journals, open_journal
 from lockstep.store.protocols import Journal
@@ -284,7 +283,6 @@ def test_a_batch_is_decoded_as_it_was_encoded_also_when_cut_from_a_larger_one(re
     assert (plain_bytes > 0) == (records * 8 > COMPRESSED_FROM_BYTES)
 
 
-def test_wide_records_are_stored_in_smaller_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BATCH_BYTES_MAX", 1000)
+def test_wide_records_are_stored_in_smaller_pieces() -> None:
     table = pa.table({"s": ["x" * 300] * 10})
-    assert [piece.num_rows for piece in pieces(table)] == [3, 3, 3, 1]
+    assert [piece.num_rows for piece in pieces(table, bytes_max=1000)] == [3, 3, 3, 1]

@@ -10,14 +10,13 @@ A record of such a topic is a page: some thousand rows, as journals in files kee
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import parse_qsl, urlencode
 
 import pyarrow as pa
 
 from lockstep.connect.checks import check
 from lockstep.connect.kafka.client import patiently, topic_ids
-from lockstep.connect.kafka.fence import fence_topic
 from lockstep.connect.kafka.specs import KafkaSink, KafkaSource
 from lockstep.errors import ConnectError
 from lockstep.plan.schema import parse_schema
@@ -128,22 +127,24 @@ def rows_of(page: bytes, schema: pa.Schema) -> pa.RecordBatch:
     return decoded(int.from_bytes(page[:_SIZE_BYTES]), page[_SIZE_BYTES:], schema)
 
 
-def check_topics(store: Store, topic: KafkaSink, *, is_new: bool) -> None:
-    """See to it that a journal's topic and its fence are those that the job began with; LS0530 if not.
+def ensure_topics(store: Store, topic: KafkaSink, names: Sequence[str], make: Callable[[], None]) -> None:
+    """Have a journal's topics (with its fence, if it has one) made if the job begins; LS0530 if they are others now.
 
-    With ``is_new`` they were just made, and what holds from now on is noted.
+    Their ids are noted in the store: a topic that was deleted under a job is not replaced by an empty one.
     """
-    names = [topic.topic, fence_topic(topic.topic)]
+    is_new = store.fact(noted(topic)) is None
+    if is_new:
+        make()
     try:
         ids = patiently(topic, lambda: topic_ids(topic, names), _GONE_S)
     except ConnectError as error:
         if is_new or error.code != "LS0524":
             raise
-        raise _gone(topic, "the brokers do not know it (or its fence) any more") from error
+        raise _gone(topic, f"the brokers do not know {' or '.join(names)} any more") from error
     told = " ".join(ids)
     held = store.put_fact_if_absent(noted(topic), told)
     if held != told:
-        raise _gone(topic, f"it was deleted and made anew: topic and fence had the ids {held}, and have {told} now")
+        raise _gone(topic, f"it was deleted and made anew: {' and '.join(names)} had the ids {held}, now {told}")
 
 
 def noted(topic: KafkaSink) -> str:
@@ -155,7 +156,7 @@ def _gone(topic: KafkaSink, what: str) -> ConnectError:
     return ConnectError(
         "LS0530",
         f"topic {topic.topic}, a journal inside the job, is gone",
-        why=f"{what}. What was in it is on its way inside the job and nowhere else.",
+        why=f"{what}. What was in it is nowhere else.",
         hint="run the job under a new name, or remove its store and its output; never delete topics of a job that is "
         "to go on.",
     )

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lockstep.connect.kafka.client import (
@@ -24,12 +25,20 @@ from lockstep.connect.kafka.client import (
     make_topics,
     patiently,
 )
-from lockstep.connect.kafka.journals import DEAD_LETTERS, KEPT_CONFIG, MESSAGE_BYTES_MAX, journal_topic, read_as
+from lockstep.connect.kafka.journals import (
+    DEAD_LETTERS,
+    KEPT_CONFIG,
+    MESSAGE_BYTES_MAX,
+    ensure_topics,
+    journal_topic,
+    read_as,
+)
 from lockstep.connect.kafka.reader import PartitionReader
 from lockstep.connect.kafka.specs import KafkaSink
 from lockstep.connect.kafka.watch import END, TopicWatch
 from lockstep.errors import ConnectError
 from lockstep.store.dead_letters import DeadLetterWriter, Letter
+from lockstep.store.protocols import Store
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -38,10 +47,11 @@ _READ_TOGETHER = 100
 """Letters that are in memory at a time: one may have a megabyte."""
 
 
-def make_letters(address: str) -> None:
-    """Make the topic of dead letters, if it is not there."""
+def make_letters(store: Store, address: str) -> None:
+    """Make the topic of dead letters if the job begins; LS0530 if it was deleted since."""
     topic = journal_topic(address, DEAD_LETTERS)
-    patiently(topic, lambda: make_topics(topic, {topic.topic: (1, KEPT_CONFIG)}), AWAY_S)
+    make = partial(make_topics, topic, {topic.topic: (1, KEPT_CONFIG)})
+    patiently(topic, lambda: ensure_topics(store, topic, [topic.topic], make), AWAY_S)
 
 
 class TopicLetters:

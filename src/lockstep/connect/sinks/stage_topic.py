@@ -13,13 +13,12 @@ import pyarrow as pa
 
 from lockstep.clock import Clock, wall_us
 from lockstep.connect.kafka.client import Settings, away, flushed, library
-from lockstep.connect.kafka.fence import FenceReader, epoch_record
+from lockstep.connect.kafka.fence import FenceReader, epoch_record, fence_topic
 from lockstep.connect.kafka.journals import (
     KEPT_CONFIG,
     MESSAGE_BYTES_MAX,
-    check_topics,
+    ensure_topics,
     journal_topic,
-    noted,
     pages,
     read_as,
     rows_of,
@@ -82,12 +81,8 @@ class StageTopicSinkSide(KafkaSinkSide):
             reader.close()
 
     def _make_topics(self) -> None:
-        """Only for a job that begins: a topic that was deleted under one that goes on is not replaced."""
-        store = self._store.get()
-        is_new = store.fact(noted(self._spec)) is None
-        if is_new:
-            super()._make_topics()
-        check_topics(store, self._spec, is_new=is_new)
+        names = [self._spec.topic, fence_topic(self._spec.topic)]
+        ensure_topics(self._store.get(), self._spec, names, super()._make_topics)
 
     def _messages(self, output: Output) -> Iterator[tuple[bytes | None, bytes]]:
         self._given_up = []
