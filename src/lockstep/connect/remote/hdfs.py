@@ -109,6 +109,8 @@ class Hdfs:
             there = BytesIO()
             self.read(key, there)
             return there.getvalue() == data
+        except FileNotFoundError:
+            return False  # there was one, and it is gone again: it was another's
         finally:
             self.remove(temporary)
 

@@ -51,7 +51,7 @@ RANGE_EPOCHS_MAX = 1000
 STEP_EPOCHS_MAX = 1000
 """Epochs merged at a time."""
 FILE_ROWS = 100_000
-_MERGED = re.compile(r"compacted-(\d{12})-(\d{12})-[0-9a-f]+-\d+\.(?:parquet|jsonl)")
+_MERGED = re.compile(r"compacted-(\d{12})-(\d{12})-[0-9a-f]+-\d+(?:-\d+)?\.(?:parquet|jsonl)")
 
 
 def compact(folder: str | AnyPath, keep_last: int = KEEP_LAST, at_least: int = 2, *, tidy: bool = True) -> int:
@@ -65,6 +65,8 @@ def compact(folder: str | AnyPath, keep_last: int = KEEP_LAST, at_least: int = 2
         raise ConnectError(
             "LS0513", f"nothing was ever published in {folder}", why="it is not the folder of a files sink."
         )
+    if not tidy and len(_waiting(layout, keep_last)) < at_least:
+        return 0  # without a turn: it is asked every few seconds
     merged = 0
     with suppress(TurnLost), disk_trouble(layout.folder), turn(layout.control) as mine:
         if mine is None:
