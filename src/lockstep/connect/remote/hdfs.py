@@ -14,6 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -107,7 +108,8 @@ class Hdfs:
             if self._ask("PUT", temporary, "RENAME", destination=f"/{key}")["boolean"]:
                 return True
             there = BytesIO()
-            self.read(key, there)
+            with suppress(FileNotFoundError):  # compacted meanwhile: it was another's
+                self.read(key, there)
             return there.getvalue() == data
         except FileNotFoundError:
             return False  # there was one, and it is gone again: it was another's

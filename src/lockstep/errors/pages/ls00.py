@@ -124,9 +124,9 @@ PAGES: dict[str, Page] = {
     ),
     "LS0021": Page(
         "There is no such service",
-        "`lockstep services up` starts real servers for development and tests: kafka, zookeeper, postgres, spark and hdfs. A "
-        "after = says how many nodes: zookeeper=3 is an ensemble of three that survives the loss of one, kafka=3 three "
-        "brokers. Postgres has one.",
+        "`lockstep services up` starts real servers for development and tests: kafka, zookeeper, postgres, spark and "
+        "hdfs. A number after = says how many nodes: zookeeper=3 is an ensemble of three that survives the loss of "
+        "one, kafka=3 three brokers. Postgres has one.",
     ),
     "LS0022": Page(
         "A service cannot be had on this machine",
