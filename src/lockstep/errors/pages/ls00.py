@@ -124,15 +124,15 @@ PAGES: dict[str, Page] = {
     ),
     "LS0021": Page(
         "There is no such service",
-        "`lockstep services up` starts real servers for development and tests: kafka, zookeeper, postgres, spark and hdfs. A "
-        "after = says how many nodes: zookeeper=3 is an ensemble of three that survives the loss of one, kafka=3 three "
-        "brokers. Postgres has one.",
+        "`lockstep services up` starts real servers for development and tests: kafka, zookeeper, postgres, spark and "
+        "hdfs. A number after = says how many nodes: zookeeper=3 is an ensemble of three that survives the loss of "
+        "one, kafka=3 three brokers. Postgres has one.",
     ),
     "LS0022": Page(
         "A service cannot be had on this machine",
-        "ZooKeeper comes out of pyspark's own jars and needs Java. Kafka's jars are fetched once with Maven's client "
-        "(Debian's package maven), unless KAFKA_HOME names the folder of a Kafka that you have; they are kept under "
-        "~/.cache/lockstep (or XDG_CACHE_HOME). Postgres comes from Debian (postgresql) or from PyPI (pgserver), and "
+        "ZooKeeper comes out of pyspark's own jars and needs Java. Kafka's and HDFS's jars are fetched once with Maven's "
+        "client (Debian's package maven), unless KAFKA_HOME names the folder of a Kafka that you have; they are kept "
+        "under ~/.cache/lockstep (or XDG_CACHE_HOME). Postgres comes from Debian (postgresql) or from PyPI (pgserver), and "
         "never runs as root: root lends it the user postgres or nobody.\n\n`lockstep services list` says what is here, "
         "`lockstep services install kafka postgres` gets the rest. Nothing is ever installed without that command.",
     ),
