@@ -130,11 +130,12 @@ PAGES: dict[str, Page] = {
     ),
     "LS0022": Page(
         "A service cannot be had on this machine",
-        "ZooKeeper comes out of pyspark's own jars and needs Java. Kafka's jars are fetched once with Maven's client "
-        "(Debian's package maven), unless KAFKA_HOME names the folder of a Kafka that you have; they are kept under "
-        "~/.cache/lockstep (or XDG_CACHE_HOME). Postgres comes from Debian (postgresql) or from PyPI (pgserver), and "
-        "never runs as root: root lends it the user postgres or nobody.\n\n`lockstep services list` says what is here, "
-        "`lockstep services install kafka postgres` gets the rest. Nothing is ever installed without that command.",
+        "ZooKeeper comes out of pyspark's own jars and needs Java. Kafka's and HDFS's jars are fetched once with "
+        "Maven's client (Debian's package maven), unless KAFKA_HOME names the folder of a Kafka that you have; they "
+        "are kept under ~/.cache/lockstep (or XDG_CACHE_HOME). Postgres comes from Debian (postgresql) or from PyPI "
+        "(pgserver), and never runs as root: root lends it the user postgres or nobody.\n\n`lockstep services list` "
+        "says what is here, `lockstep services install kafka postgres` gets the rest. Nothing is ever installed "
+        "without that command.",
     ),
     "LS0023": Page(
         "A service did not start, or ended",
