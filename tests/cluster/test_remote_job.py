@@ -63,6 +63,7 @@ def hit(run: JobRun, orders: Orders, window: Window) -> None:
 
 
 @pytest.mark.parametrize("folder", ["hdfs", "s3"], indirect=True)
+@pytest.mark.long
 def test_a_publisher_that_is_killed_is_not_seen_in_the_output(run: JobRun, folder: str, tmp_path: Path) -> None:
     run.wait_running()
     run.wait_until(lambda: len(numbers(folder)) > 100, 120, "the first numbers")

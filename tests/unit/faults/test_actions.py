@@ -143,7 +143,7 @@ def test_trouble_with_the_store_ends_by_itself_and_when_it_is_undone(action: Act
 def test_a_full_disk_fails_every_operation_that_writes_and_no_other() -> None:
     names = {name for base in Store.__mro__ for name in vars(base) if not name.startswith("_")}
     reads = {
-        "head", "entry", "entries", "wait", "items", "last_item", "item_bodies", "floor", "holder",
+        "head", "entry", "entries", "wait", "items", "last_item", "item_bodies", "floor", "holder", "wait_until_free",
         "is_live", "progress", "digests", "digest_mismatches", "published", "divergences", "observed", "events",
         "latency_ms", "fact", "close",
     }  # fmt: skip
