@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as sf
 
 import lockstep as ls
 from lockstep import F
+from lockstep.compile.hidden_columns import EVENT_TIME, MARK, PARTITION_NUMBER
+from lockstep.compile.partition_times import newest_by_partition, partition_times
 from lockstep.plan import event_times
 from lockstep.testing.trial import Trial
 from tests.spark.conftest import NewTrial
@@ -115,3 +120,24 @@ def test_a_join_over_partitions_that_are_apart_finds_every_pair(trial: NewTrial)
     found = {row["n"]: row["at_right"] is not None for row in ran.rows()}
     assert found == {10 * number + partition: bool(number % 2) for number in range(6) for partition in range(2)}
     assert len(ran.rows()) == len(found)
+
+
+def test_the_highest_time_of_each_partition_is_seen_however_many_there_are(session: SparkSession) -> None:
+    draw = random.Random(7)
+    rows: list[tuple[int, int | None, bool]] = [
+        (draw.randrange(60), draw.randrange(-(10**12), 2 * 10**12), draw.random() < 0.1) for _ in range(3_000)
+    ]
+    rows += [(0, None, False), (59, None, False)]
+    given = session.createDataFrame(rows, f"{PARTITION_NUMBER} int, ms bigint, is_mark boolean").select(
+        PARTITION_NUMBER,
+        sf.timestamp_millis("ms").alias(EVENT_TIME),
+        sf.when(sf.col("is_mark"), sf.lit(1)).alias(MARK),
+    )
+    seen = Observation()
+    given.observe(seen, *newest_by_partition()).select(sf.count("*")).collect()
+    expected: dict[str, int] = {}
+    for partition, ms, is_mark in rows:
+        if ms is not None and not is_mark:
+            expected[str(partition)] = max(expected.get(str(partition), ms * 1000), ms * 1000)
+    assert partition_times(seen.get) == expected
+    assert len(expected) == 60

@@ -237,7 +237,7 @@ def _event_time(step: EventTime, inputs: tuple[Lowered, ...], context: Context) 
     newest = sf.max(sf.when(sf.col(MARK).isNull(), sf.unix_micros(sf.col(EVENT_TIME)))).alias(OBSERVED_TIME)
     delay_ms = step.out_of_order_us // 1000
     if goes_by_partition(step):
-        watched = watched_by_marks(timed.observe(step.id, newest, newest_by_partition()), mark, delay_ms)
+        watched = watched_by_marks(timed.observe(step.id, newest, *newest_by_partition()), mark, delay_ms)
     else:
         watched = timed.observe(step.id, newest).withWatermark(EVENT_TIME, f"{delay_ms} milliseconds")
     if WATERMARK in given.hidden_names:

@@ -24,7 +24,7 @@ from pyspark.sql.streaming import StreamingQuery
 from lockstep.api.loading import LoadedJob
 from lockstep.clock import wall_us
 from lockstep.compile.job import Compiled
-from lockstep.compile.partition_times import OBSERVED_PARTITIONS, partition_times
+from lockstep.compile.partition_times import partition_times
 from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.config import Settings, is_local
 from lockstep.connect.protocols import SinkSide, SourceSide
@@ -424,7 +424,7 @@ def observed_times(query: StreamingQuery, event_times: tuple[str, ...]) -> dict[
     for step in event_times:
         row = json.loads(metrics.apply(step).json())
         found[step] = row.get(OBSERVED_TIME)
-        found |= by_partition(step, partition_times(row.get(OBSERVED_PARTITIONS, ())))
+        found |= by_partition(step, partition_times(row))
     return found
 
 
