@@ -171,6 +171,19 @@ def test_a_topic_that_is_deleted_under_the_job_is_not_made_anew(broker: Broker, 
         opened(inside)
 
 
+def test_a_topic_that_begins_anew_under_a_writer_ends_the_job_before_anything_is_lost(
+    broker: Broker, inside: Place
+) -> None:
+    side = opened(inside)
+    for epoch in range(5):
+        publish(side, epoch, Holder("r0", 1))
+    topic = journal_topic(inside.journals, NAME).topic
+    broker.delete(topic)
+    broker.make(topic, 1, {})
+    with closing(side), pytest.raises(LockstepError, match=rf"LS0530 topic {topic}.* is gone"):
+        publish(side, 5, Holder("r0", 1))
+
+
 def test_letters_are_kept_once_whoever_writes_them_and_numbered_for_ever(broker: Broker, inside: Place) -> None:
     store = open_store(inside.home, inside.job)
     make_letters(store, inside.journals)

@@ -45,7 +45,9 @@ def newest_by_partition() -> list[SparkColumn]:
         sf.max(sf.when(is_record & (number == one), time_ms)).alias(_column(one))
         for one in range(PARTITIONS_WITH_COLUMN)
     ]
-    pair = sf.shiftleft(number.cast("bigint"), _TIME_BITS) + time_ms - sf.lit(_BEGIN_MS)
+    # Times beyond what the bits hold count as the last one that they do.
+    bounded_ms = sf.least(sf.greatest(time_ms, sf.lit(_BEGIN_MS)), sf.lit(-_BEGIN_MS - 1))
+    pair = sf.shiftleft(number.cast("bigint"), _TIME_BITS) + bounded_ms - sf.lit(_BEGIN_MS)
     pairs = sf.sort_array(sf.collect_set(sf.when(is_record & (number >= PARTITIONS_WITH_COLUMN), pair)))
     # As the variable of a function it is collected once, however often it is used.
     return [*each, sf.transform(sf.array(pairs), _last_of_each).getItem(0).alias(_BEYOND)]

@@ -16,20 +16,27 @@ def settle_journals(store: Store, job: str, wanted: str) -> str:
 
     ``wanted`` is the setting. LS0618 if the job began with another one.
     """
-    if store.fact(JOURNALS) is None:
-        # A job of an older release has had files.
-        begins = wanted and store.head() is None
-        store.put_fact_if_absent(JOURNALS, address_of_job(wanted, job, secrets.token_hex(4)) if begins else FILES)
-    held = store.fact(JOURNALS) or FILES
-    if not wanted and held == FILES:
-        return ""
-    address = address_of_job(wanted, job, run_of(held)) if wanted and held != FILES else FILES
-    if address == FILES or not is_same_place(address, held):
+    held, begins = store.fact(JOURNALS), store.head() is None
+    if held is None or (begins and not _fits(wanted, job, held)):
+        # Nothing was sealed: there is nothing on its way. A job of an older release has had files.
+        held = address_of_job(wanted, job, secrets.token_hex(4)) if begins and wanted else FILES
+        store.set_fact(JOURNALS, held)
+    if not _fits(wanted, job, held):
         raise _fixed(job, held)
+    if not wanted:
+        return ""
+    address = address_of_job(wanted, job, run_of(held))
     if address != held:
         store.set_fact(JOURNALS, address)
     make_letters(store, address)
     return address
+
+
+def _fits(wanted: str, job: str, held: str) -> bool:
+    """Whether what the job has is where it is wanted, by whichever brokers."""
+    if not wanted or held == FILES:
+        return not wanted and held == FILES
+    return is_same_place(address_of_job(wanted, job, run_of(held)), held)
 
 
 def _fixed(job: str, held: str) -> RunError:

@@ -22,6 +22,7 @@ from lockstep.connect.sinks.delta_tidying import DeltaTidier
 from lockstep.connect.specs import DeltaSink, FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.agents import AgentProcesses, Directory, Found, end_others, sorted_out
+from lockstep.control.aside import Aside
 from lockstep.control.claiming import Claim, claim_anywhere, claim_here, runs_already
 from lockstep.control.compacting import Compactor
 from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned
@@ -227,6 +228,7 @@ def _surroundings(
         adopted=adopted,
         look=processes.look,
         crowded=processes.crowded,
+        aside=Aside(),
         reserve=spares,
         lock_holder=partial(lock_holder, lock_file(place.store, place.job)),
     )

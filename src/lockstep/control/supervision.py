@@ -41,6 +41,8 @@ class Seen:
     """When its processes were last seen using the processor; looked at only where nothing else seems to move."""
     failed_after: int | None = None
     """The newest epoch it had computed when it last met an error of the job itself; None if it never did."""
+    leaves_since_us: int | None = None
+    """Since when it has been asked to end, to be started on another host."""
 
 
 @dataclass(frozen=True)
@@ -148,16 +150,19 @@ def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettin
 
 
 def spread(
-    crowded: str | None, for_s: float, replicas: Sequence[Seen], head: int, settings: RunSettings
+    crowded: str | None, for_s: float, replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettings
 ) -> Move | None:
     """Whether a replica leaves the host that it shares; ``for_s`` is how long another host has been free.
 
-    It may go again at once, hence the wait. And only while all are well: until the replica has booted there, the others
-    alone have the output going.
+    It may go again at once, hence the wait. And only while all are well, and this one has been for a while: until it
+    has booted there, the others alone have the output going.
     """
-    if crowded is None or for_s < settings.spread_after_s or not all(_healthy(one, head, settings) for one in replicas):
+    one = next((one for one in replicas if one.name == crowded), None)
+    if one is None or for_s < settings.spread_after_s or restarts_within(one.restarts_us, now_us, settings):
         return None
-    return Move(crowded, "it shares its host, which would end both, and another host has none")
+    if not all(_healthy(each, head, settings) for each in replicas if not each.given_up):
+        return None
+    return Move(one.name, "it shares its host, which would end both, and another host has none")
 
 
 def _must_wait(replicas: Sequence[Seen], actions: Sequence[Action], head: int, settings: RunSettings) -> bool:
@@ -188,6 +193,9 @@ def _healthy(one: Seen, head: int, settings: RunSettings) -> bool:
 
 def _for_running(one: Seen, others: list[Seen], head: int, now_us: int, settings: RunSettings) -> Action | None:
     said = one.progress
+    if one.leaves_since_us is not None:
+        late = (now_us - one.leaves_since_us) / US_PER_S > settings.stop_timeout_s
+        return Kill(one.name, f"it did not end within {settings.stop_timeout_s:.0f} s") if late else None
     if said is None or (said.state not in (*COMPUTING, "diverged") and said.working_on < 0):
         return _for_starting(one, now_us, settings)
     if said.state == "diverged" or said.epoch >= head:

@@ -34,7 +34,7 @@ from lockstep.control.supervision import (
 )
 from lockstep.control.surroundings import Process, Surroundings
 from lockstep.control.taking_over import LEASE_S, TERM
-from lockstep.errors import LockstepError, RunError, StoreError, from_wire
+from lockstep.errors import ConnectError, LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.desired_run import LEASE
@@ -46,6 +46,7 @@ from lockstep.store.protocols import COMPUTING, Divergence, Entry, Holder, Progr
 LOOK, TEND, TELL = "look", "tend", "tell"
 TICK_S = 0.1
 RETENTION_INTERVAL_S = 5.0
+SWEEP_INTERVAL_S, SWEEPS = 60.0, 3
 STATE_COMPARISON_INTERVAL_S = 1.0
 STORE_TROUBLE_S_MAX = 60.0
 """How long the store may refuse to be written (disk full, locked) before the job is stopped."""
@@ -75,8 +76,8 @@ class Slot:
     starts: int = 0
     given_up: bool = False
     outvoted: bool = False
-    moves: bool = False
-    """Whether it was asked to end, to be started on another host."""
+    leaves_since_us: int | None = None
+    """Since when it has been asked to end, to be started on another host."""
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
     failed_after: int | None = None
@@ -120,6 +121,9 @@ class Supervisor:
         self._waits_since_us: int | None = None
         """Since when this process has found the store locked, whenever it asked."""
         self._crowded_since_us: int | None = None
+        self._dead: dict[str, int] = {}
+        """Holders that ended, and how often it is still looked for what they left."""
+        self._next_sweep_s = 0.0
         self._somebody_computes = False
         self._owed: deque[Callable[[], None]] = deque()
         """What was done and is still to be written down: deeds do not wait for the store."""
@@ -250,7 +254,7 @@ class Supervisor:
         crowded = self._around.crowded()
         self._crowded_since_us = None if crowded is None else self._crowded_since_us or now
         for_s = (now - (self._crowded_since_us or now)) / US_PER_S
-        move = spread(crowded, for_s, seen, head, self._settings.run)
+        move = spread(crowded, for_s, seen, head, now, self._settings.run)
         if move is not None:
             self._crowded_since_us = None
             self._act(move)
@@ -302,6 +306,7 @@ class Supervisor:
             behind_then_epochs=slot.behind_then_epochs,
             busy_us=slot.busy_us,
             failed_after=slot.failed_after,
+            leaves_since_us=slot.leaves_since_us,
         )
 
     def _share_out(self, seen: Sequence[Seen]) -> None:
@@ -351,12 +356,20 @@ class Supervisor:
             # A second Ctrl-C kills: that is how the user wanted it to stop.
             state = "stopped" if code == EXIT_DRAINED or self.stops > 1 else "failed"
             self._store.report(replace(said, state=state, updated_us=self._around.now_us()))
-            self._sweep(f"{slot.name}.{said.incarnation}")
+            self._dead[f"{slot.name}.{said.incarnation}"] = SWEEPS
+            self._sweep()
 
-    def _sweep(self, holder: str) -> None:
+    def _sweep(self) -> None:
+        """Have it removed what dead replicas left; several times: of an epoch that nobody has published all stays."""
+        self._next_sweep_s = self._around.elapsed_s() + SWEEP_INTERVAL_S
+        if self._dead:
+            self._around.aside(partial(self._sweep_now, list(self._dead)))
+            self._dead = {holder: left - 1 for holder, left in self._dead.items() if left > 1}
+
+    def _sweep_now(self, dead: list[str]) -> None:
         for name, side in self._sinks.items():
             try:
-                side.sweep([holder])
+                side.sweep(dead)
             except (LockstepError, OSError) as error:
                 # Leftovers cost disk space; stopping the job for them would cost the output.
                 self._store.add_event("sweep-failed", f'sink "{name}": {error}')
@@ -371,7 +384,7 @@ class Supervisor:
             case Move(reason=reason):
                 assert slot.process is not None
                 slot.process.drain()
-                slot.moves = True
+                slot.leaves_since_us = self._steady_us()
                 self._owe_event("replica-moved", reason, slot.name)
             case GiveUp(reason=reason):
                 slot.given_up = True
@@ -386,9 +399,9 @@ class Supervisor:
 
     def _start(self, slot: Slot, seed: Seed) -> None:
         now = self._steady_us()
-        if slot.starts > 0 and not slot.moves:
+        if slot.starts > 0 and slot.leaves_since_us is None:
             slot.restarts_us.append(now)
-        slot.moves = False
+        slot.leaves_since_us = None
         slot.starts += 1
         slot.started_us, slot.cpu_seen_us, slot.busy_us = now, 0, 0
         slot.behind_since_us = None
@@ -488,10 +501,16 @@ class Supervisor:
 
     def _retain(self, progress: list[Progress]) -> None:
         self._next_retention = self._around.elapsed_s() + RETENTION_INTERVAL_S
+        if self._around.elapsed_s() >= self._next_sweep_s:
+            self._sweep()
         given_up = [slot.name for slot in self.slots.values() if slot.given_up]
         floor = floor_epoch(progress, given_up, self._settings.run)
         if floor > self._store.floor():
-            forget(self._store, self._sources, floor)
+            try:
+                forget(self._store, self._sources, floor)
+            except ConnectError as error:
+                # What nobody needs stays for a while: it costs disk space, and stopping would cost the output.
+                self._store.add_event("trim-failed", str(error))
 
     def _drain(self, on_tick: Callable[[], None]) -> Steps[None]:
         running = [slot for slot in self.slots.values() if slot.process is not None]

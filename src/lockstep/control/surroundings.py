@@ -81,6 +81,8 @@ class Surroundings:
     """See how all processes are, once before every decision; what to tell about whoever keeps them, if anything."""
     crowded: Callable[[], str | None] = lambda: None
     """A replica that shares its host although some host has none, as it was seen at the last look."""
+    aside: Callable[[Callable[[], None]], None] = lambda act: act()
+    """Do something that may take minutes (a file system that does not answer) and that nothing waits for."""
     reserve: Reserve | None = None
     lock_holder: Callable[[], LockHolder | None] = lambda: None
     """Who holds the store's write lock now, as it is seen from outside."""

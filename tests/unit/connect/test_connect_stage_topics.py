@@ -202,6 +202,12 @@ def test_where_journals_are_is_fixed_by_the_first_start(tmp_path: Path, monkeypa
     moved = settle_journals(store, "job", "kafka://h7:9092/lockstep")
     assert moved == first.replace("127.0.0.1:1", "h7:9092"), "brokers may change"
     assert made == [first, first, moved]
+    corrected = settle_journals(store, "job", "kafka://127.0.0.1:1/another")
+    assert corrected.startswith("kafka://127.0.0.1:1/another.job."), "nothing was sealed yet: it may be corrected"
+    assert settle_journals(store, "job", "") == ""
+    again = settle_journals(store, "job", ADDRESS)
+    assert again.startswith(f"{ADDRESS}.job.") and again != first
+    store.seal(Entry(0, 1, {}), store.begin("r0", 1), ())
     for other in ("", "kafka://127.0.0.1:1/another"):
         with pytest.raises(RunError, match="LS0618"):
             settle_journals(store, "job", other)
@@ -215,6 +221,7 @@ def test_a_job_that_began_with_files_keeps_them(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(settling, "make_letters", lambda *_: pytest.fail("no topic is wanted"))
     store = open_store(tmp_path, "job")
     assert settle_journals(store, "job", "") == ""
+    store.seal(Entry(0, 1, {}), store.begin("r0", 1), ())
     with pytest.raises(RunError, match=r"LS0618 .* files of its host"):
         settle_journals(store, "job", ADDRESS)
     older = open_store(tmp_path / "older", "job")

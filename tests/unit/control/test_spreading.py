@@ -21,10 +21,15 @@ AFTER_S = Settings().run.spread_after_s
 
 @dataclass
 class Drainable(Pretended):
-    """A process that ends when it is asked to."""
+    """A process that ends when it is asked to, unless it takes its time."""
+
+    slow: bool = False
+    asked: bool = False
 
     def drain(self) -> None:
-        self.code = EXIT_DRAINED
+        self.asked = True
+        if not self.slow:
+            self.code = EXIT_DRAINED
 
 
 @dataclass
@@ -36,6 +41,8 @@ class Job:
     crowded: str | None = None
     now_s: float = 0.0
     started: list[str] = field(default_factory=list)
+    slow: bool = False
+    processes: dict[str, Drainable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         spec = ReplicaSpec(str(self.folder), str(self.folder), "job", "job.py", "", "", "auto", {})
@@ -53,7 +60,8 @@ class Job:
         pid = len(self.started)
         incarnation = self.store.begin(spec.replica, pid).incarnation
         self.store.report(Progress(spec.replica, incarnation, pid, "running", 0, process=str(pid)))
-        return Drainable(pid, gently)
+        self.processes[spec.replica] = Drainable(pid, gently, slow=self.slow)
+        return self.processes[spec.replica]
 
     def pass_by(self, seconds: float) -> None:
         for _ in range(round(seconds)):
@@ -103,3 +111,33 @@ def test_nobody_moves_while_another_one_is_not_well(job: Job) -> None:
     job.store.report(Progress("r0", 2, 1, "running", 0, process="1"))
     job.pass_by(2)
     assert job.moved() == ["r1"]
+
+
+def test_a_replica_that_leaves_may_take_its_time_and_then_no_more(tmp_path: Path) -> None:
+    store = open_store(tmp_path, "job")
+    store.seal(Entry(0, 0, {}), store.begin("r0", 1))
+    job = Job(store, tmp_path, slow=True)
+    job.pass_by(300)
+    job.crowded = "r1"
+    job.pass_by(AFTER_S + 2)
+    leaving = job.processes["r1"]
+    assert leaving.asked
+    store.report(Progress("r1", 1, leaving.pid, "draining", 0, process=str(leaving.pid)))
+    job.pass_by(10)
+    assert job.supervisor.slots["r1"].process is leaving and not leaving.killed, (
+        "it has started long ago: that it has no epoch under way is no start that takes too long"
+    )
+    job.pass_by(Settings().run.stop_timeout_s)
+    assert "did not end within" in str(store.events())
+    store.close()
+
+
+def test_a_replica_that_was_started_again_lately_stays_where_it_is(job: Job) -> None:
+    job.processes["r1"].code = -9
+    job.pass_by(5)
+    assert job.started == ["r0", "r1", "r1"]
+    job.crowded = "r1"
+    job.pass_by(2 * AFTER_S)
+    assert job.moved() == []
+    job.pass_by(Settings().run.restart_window_s)
+    assert "r1" in job.moved()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CALL_S = 10.0
 """How long one request may take: a broker that was killed is replaced by another in 3 to 6 s."""
+AWAY = "LS0521"
 AWAY_S = 60.0
 """How long reading and publishing wait for brokers that do not answer, before the attempt ends with LS0521."""
 
@@ -187,7 +188,7 @@ def no_topic(spec: KafkaSource | KafkaSink) -> ConnectError:
 def away(spec: KafkaSource | KafkaSink, what: str) -> ConnectError:
     """No broker that could answer does."""
     return ConnectError(
-        "LS0521",
+        AWAY,
         f"Kafka at {spec.servers} does not answer for topic {spec.topic}",
         why=f"{what}. The job waits and tries again; nothing is lost.",
         hint="start the brokers, or correct servers= and options=.",

@@ -140,11 +140,11 @@ def ensure_topics(store: Store, topic: KafkaSink, names: Sequence[str], make: Ca
     except ConnectError as error:
         if is_new or error.code != "LS0524":
             raise
-        raise _gone(topic, f"the brokers do not know {' or '.join(names)} any more") from error
+        raise gone(topic, f"the brokers do not know {' or '.join(names)} any more") from error
     told = " ".join(ids)
     held = store.put_fact_if_absent(noted(topic), told)
     if held != told:
-        raise _gone(topic, f"it was deleted and made anew: {' and '.join(names)} had the ids {held}, now {told}")
+        raise gone(topic, f"it was deleted and made anew: {' and '.join(names)} had the ids {held}, now {told}")
 
 
 def noted(topic: KafkaSink) -> str:
@@ -152,7 +152,8 @@ def noted(topic: KafkaSink) -> str:
     return f"journal-topic:{topic.topic}"
 
 
-def _gone(topic: KafkaSink, what: str) -> ConnectError:
+def gone(topic: KafkaSink, what: str) -> ConnectError:
+    """A journal that was deleted, or made shorter, under the job."""
     return ConnectError(
         "LS0530",
         f"topic {topic.topic}, a journal inside the job, is gone",

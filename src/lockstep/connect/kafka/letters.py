@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lockstep.connect.kafka.client import (
+    AWAY,
     AWAY_S,
     away,
     client_settings,
@@ -43,6 +45,7 @@ from lockstep.store.protocols import Store
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
+_AGAIN_S = 0.2
 _READ_TOGETHER = 100
 """Letters that are in memory at a time: one may have a megabyte."""
 
@@ -125,7 +128,7 @@ class _Desk:
     def write(self, letters: dict[bytes, bytes]) -> bool:
         """Write those that are not there; whether there was one. They are safe when this returns."""
         with self._lock:
-            known = self._book.keys()
+            known = self._known()
             new = {key: value for key, value in letters.items() if key not in known}
             with kafka_trouble(self._book.topic):
                 for key, value in new.items():
@@ -136,6 +139,17 @@ class _Desk:
         if left:
             raise away(self._book.topic, f"{left} dead letters are not acknowledged")
         return bool(new)
+
+    def _known(self) -> set[bytes]:
+        """The keys that are there; asked for as long as a broker may take to be replaced."""
+        deadline_s = time.monotonic() + AWAY_S
+        while True:
+            try:
+                return self._book.keys()
+            except ConnectError as error:
+                if error.code != AWAY or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_AGAIN_S)
 
     def _put(self, topic: KafkaSink, key: bytes, value: bytes) -> None:
         try:

@@ -223,7 +223,13 @@ def http_addresses(address: str, environment: Mapping[str, str] | None = None) -
     members = [one.strip() for one in settings.get(f"dfs.ha.namenodes.{cluster}", "").split(",") if one.strip()]
     if members:
         keys = [f"dfs.namenode.http-address.{cluster}.{one}" for one in members]
-        return [settings[key] for key in keys if key in settings]
+        if missing := [key for key in keys if key not in settings]:
+            raise refused(
+                address,
+                f"hdfs-site.xml in HADOOP_CONF_DIR does not say {missing[0]}",
+                "add where each name node answers HTTP, or write webhdfs://HOST:PORT/PATH.",
+            )
+        return [settings[key] for key in keys]
     port = settings.get("dfs.namenode.http-address", "").rpartition(":")[2]
     return [f"{cluster.partition(':')[0]}:{port or _HTTP_PORT}"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -19,6 +20,7 @@ _TAKEN = frozenset({"412", "PreconditionFailed"})
 _UNDER_WAY = frozenset({"409", "ConditionalRequestConflict"})
 _NOT_OFFERED = frozenset({"501", "NotImplemented"})
 _NOT_ALLOWED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket"})
+_AGAIN_S = 0.2
 _PUTS = 5
 """A put that meets another one of the same name under way is to be tried again, says S3."""
 
@@ -113,7 +115,7 @@ class S3:
             except FileExistsError:
                 return self._content(key) == data
             except BlockingIOError:
-                continue
+                time.sleep(_AGAIN_S)
         raise away(self._named(key), "other puts of the same name are under way all the time")
 
     def remove(self, key: str) -> None:

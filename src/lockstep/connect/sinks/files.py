@@ -92,8 +92,9 @@ class FilesSinkSide:
                 sync_folder(self._layout.data)
                 created = self._layout.publish(Manifest(published, tuple(files)), str(holder))
         except ConnectError:
-            # Only while it is certain that no manifest names them: the error may have come after the link.
-            if self.publication(wanted.epoch) is None:
+            # Only while it is certain that no manifest names them: the error may have come after the link. A system
+            # far away may carry out later what it has not answered.
+            if not isinstance(self._layout.folder, RemotePath) and self.publication(wanted.epoch) is None:
                 remove_files([self._layout.data / file.name for file in files])
             raise
         return self._settle(published, files, created)
@@ -106,7 +107,7 @@ class FilesSinkSide:
         """Remove unfinished manifests of dead holders, and data files that no manifest names and none ever will.
 
         Those of an epoch that nobody has published stay: a holder on a host that was cut off may live, and name them
-        yet. Compaction removes them when it comes to that epoch.
+        yet. So a supervisor sweeps for the same holders several times.
         """
         unfinished = ((path, _UNFINISHED.fullmatch(path.name)) for path in entries(self._layout.manifests))
         orphans = [path for path, match in unfinished if match is not None and match.group(1) in dead]

@@ -18,6 +18,7 @@ from lockstep.connect.kafka.journals import (
     KEPT_CONFIG,
     MESSAGE_BYTES_MAX,
     ensure_topics,
+    gone,
     journal_topic,
     pages,
     read_as,
@@ -53,6 +54,8 @@ class StageTopicSinkSide(KafkaSinkSide):
         self._journal = spec
         self._end = 0
         """One past the offset of the newest record of the transaction under way."""
+        self._begin = 0
+        """Where the newest transaction before it ended."""
         self._failed: KafkaError | None = None
         self._given_up: list[int] = []
 
@@ -91,7 +94,8 @@ class StageTopicSinkSide(KafkaSinkSide):
 
     def _send(self, wanted: Publication, output: Output) -> Publication:
         fence = self._opened().fence
-        self._end, self._failed = (fence.end_of(fence.last.epoch) or 0) if fence.last is not None else 0, None
+        self._begin = (fence.end_of(fence.last.epoch) or 0) if fence.last is not None else 0
+        self._end, self._failed = self._begin, None
         published = super()._send(wanted, output)
         if sum(self._given_up):
             say_given_up(self._store.get(), self._journal, wanted.epoch, sum(self._given_up))
@@ -109,6 +113,8 @@ class StageTopicSinkSide(KafkaSinkSide):
             raise library().KafkaException(self._failed)
         if left:
             raise away(self._spec, f"{left} pages of epoch {published.epoch} are not acknowledged")
+        if self._end < self._begin:
+            raise gone(self._spec, f"it ended at {self._begin:,}, and a page that was just written is at {self._end:,}")
         return epoch_record(published, self._end)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -117,4 +123,5 @@ class StageTopicSinkSide(KafkaSinkSide):
             return
         offset = message.offset()
         assert offset is not None, "it was delivered"
-        self._end = max(self._end, offset + 1)
+        # Whoever deletes the topic, or makes it shorter, has it begin anew: what was in it is nowhere else.
+        self._end = max(self._end, offset + 1) if offset >= self._begin else offset

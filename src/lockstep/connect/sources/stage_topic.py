@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from lockstep.connect.kafka.client import away, client_settings
+from lockstep.connect.kafka.client import away, client_settings, kafka_trouble
 from lockstep.connect.kafka.fence import FenceReader
 from lockstep.connect.kafka.journals import journal_topic, read_as, rows_of
 from lockstep.connect.protocols import POSITION, Advance, Place, Slice
@@ -91,16 +92,21 @@ class StageTopicTrimmer(StageTopicSide):
         self._topic = journal_topic(place.journals, name)
         self._fence = None
         self._admin: AdminClient | None = None
+        self._asked: Future[Any] | None = None
 
     def trim(self, positions: Positions) -> None:
-        """Ask for it, and do not wait: what is not forgotten now is with the next call."""
+        """Ask for it, and do not wait: what is not forgotten now is with the next call, which tells why it was not."""
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin import AdminClient
 
-        if self._admin is None:
-            # Kept: what was asked for is lost with it.
-            self._admin = AdminClient(client_settings(self._topic))
-        self._admin.delete_records([TopicPartition(self._topic.topic, 0, positions[PARTITION])])
+        with kafka_trouble(self._topic):
+            if self._admin is None:
+                # Kept: what was asked for is lost with it.
+                self._admin = AdminClient(client_settings(self._topic))
+            before, place = self._asked, TopicPartition(self._topic.topic, 0, positions[PARTITION])
+            (self._asked,) = self._admin.delete_records([place]).values()
+            if before is not None and before.done():
+                before.result()
 
     def close(self) -> None:
         """Leave."""

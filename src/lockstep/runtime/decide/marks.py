@@ -66,12 +66,12 @@ def next_marks(
         if ending > QUIET_EPOCHS * step.level:
             found[step.id] = END_US
             continue
-        quiet = not any(advanced.get(source, False) for source in step.sources)
-        quiet = quiet and has_begun and not _was_paused(previous, epoch_time_us, pause_us)
+        paused = _was_paused(previous, epoch_time_us, pause_us)
+        quiet = has_begun and not paused and not any(advanced.get(source, False) for source in step.sources)
         if previous is None:
             found[step.id] = None
         elif step.by_partition:
-            found[step.id] = _slowest_mark(step, previous, observed, epoch_time_us, quiet=quiet)
+            found[step.id] = _slowest_mark(step, previous, observed, epoch_time_us, quiet=quiet, paused=paused)
         else:
             mark = known[step.id]
             found[step.id] = _idle_mark(step, mark, previous, epoch_time_us) if quiet else mark
@@ -79,7 +79,13 @@ def next_marks(
 
 
 def _slowest_mark(
-    step: TimeStep, previous: Entry, observed: Mapping[str, int | None], epoch_time_us: int, *, quiet: bool
+    step: TimeStep,
+    previous: Entry,
+    observed: Mapping[str, int | None],
+    epoch_time_us: int,
+    *,
+    quiet: bool,
+    paused: bool,
 ) -> int | None:
     """The mark of a step whose slowest partition counts; it never goes back, whoever wakes up.
 
@@ -88,8 +94,11 @@ def _slowest_mark(
     found = partitions.reached(step.id, step.sources[0], previous, observed)
     mark = previous.marks.get(step.id)
     awake = partitions.awake(found, previous, step.idle_after_us)
-    if awake or not found or not quiet:
+    if awake or not found:
         return _later(mark, partitions.slowest_us(awake))
+    if not quiet:
+        # Records flow, and none comes so far: a step before drops them. What the others reached holds.
+        return mark if paused else _later(mark, partitions.newest_us(found))
     latest = epoch_time_us - step.out_of_order_us
     goes_on_us = partitions.idle_us(found, epoch_time_us)
     reached_us = latest if goes_on_us is None else min(latest, goes_on_us)

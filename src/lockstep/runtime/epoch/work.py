@@ -12,10 +12,12 @@ from pyspark.sql import DataFrame
 from lockstep.compile.job import Compiled
 from lockstep.config import RunSettings
 from lockstep.connect.disk import remove_files
+from lockstep.connect.kafka.client import AWAY
 from lockstep.connect.letters import dead_letters
 from lockstep.connect.protocols import Output, Place, Publication, SinkSide
 from lockstep.connect.remote.paths import location, on_disk
 from lockstep.connect.sinks.staging import read_batches
+from lockstep.errors import ConnectError
 from lockstep.runtime.decide.fence import disagrees
 from lockstep.runtime.epoch.divergence import describe, differing_rows
 from lockstep.runtime.epoch.output import DriverRoom, SinkOutput, through_driver, through_executors
@@ -76,7 +78,12 @@ class SparkWork:
     def _check_dead_letters(self) -> None:
         """Beyond the limit nobody publishes the epoch: all who computed it have set the same records aside."""
         most = self._settings.dead_letters_max
-        waiting = self._dead_letters.open()
+        try:
+            waiting = self._dead_letters.open()
+        except ConnectError as error:
+            if error.code != AWAY:
+                raise
+            return  # it is only a limit: the next epoch asks again
         if waiting > most:
             raise too_many(self._place.job, waiting, most, next(self._dead_letters.letters()))
 
