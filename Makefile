@@ -38,7 +38,7 @@ test-spark: setup ## run the tests that need a Spark session
 test-chaos: setup ## run the tests with real processes and real kills
 	@$(PYTEST) tests/chaos
 
-test-cluster: setup ## run the tests with real servers and hosts: Kafka, ZooKeeper, Postgres, Spark, HDFS, S3 (those that can be had here; 5 minutes)
+test-cluster: setup ## run the tests with real servers and hosts: Kafka, ZooKeeper, Postgres, Spark, HDFS, S3 (those that can be had here; about 9 minutes)
 	@$(PYTEST) tests/cluster
 
 matrix: setup ## every kind of job through everything that can happen to one; matrix-report.html (JOBS=joins,loop: only some; SEED=n: other records; SHORT=1: only the main events; RESULTS=folder: keep what each job came to, and go on there)

@@ -64,7 +64,7 @@ def test_files_are_listed_read_replaced_and_removed(anywhere: AnyPath) -> None:
         assert local.read_bytes() == b"odd"
 
 
-@REMOTE
+@pytest.mark.parametrize("folder", ["s3", pytest.param("hdfs", marks=pytest.mark.long)], indirect=True)
 def test_folders_are_listed_with_their_files_and_many_of_them(folder: str) -> None:
     path = remote(folder)
     for name in ("deep/er/1", "2", "3"):

@@ -28,6 +28,8 @@ from tests.cluster.remote import CREDENTIALS, careless_store, kill_around_change
 from tests.unit.connect.sinks_for_connect import SCHEMA, in_child, publish, rows_of, wanted
 
 EVERYWHERE = pytest.mark.parametrize("folder", ["hdfs", "s3"], indirect=True)
+SLICE = pytest.mark.parametrize("folder", ["s3", pytest.param("hdfs", marks=pytest.mark.long)], indirect=True)
+"""HDFS answers more slowly: what asks it a thousand times is of `make test-long`."""
 OTHER = Holder("r1", 1)
 
 
@@ -85,7 +87,7 @@ def test_two_processes_publish_the_same_epochs_and_each_appears_once(folder: str
     assert len(data_files(folder)) == epochs
 
 
-@EVERYWHERE
+@SLICE
 def test_killed_around_any_change_the_epoch_is_whole_or_absent_and_the_next_goes_on(folder: str, place: Place) -> None:
     """Kill -9 before and after every change that publishing makes, until a run gets through."""
     for moment in range(1, 30):
@@ -135,6 +137,7 @@ def test_compacted_and_swept_everything_is_still_there(folder: str, place: Place
     assert read(folder) == pa.concat_tables([everything, rows_of(12), rows_of(13)])
 
 
+@pytest.mark.long
 @EVERYWHERE
 def test_killed_while_it_compacts_nothing_is_lost_and_the_next_one_tidies_up(
     folder: str, place: Place, monkeypatch: pytest.MonkeyPatch
