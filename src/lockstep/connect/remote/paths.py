@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
@@ -96,10 +95,6 @@ class RemotePath:
     def iterdir(self) -> Iterator[RemotePath]:
         """What is in this folder; nothing if it is not there."""
         return iter([self / name for name in self.system.names(self.key)])
-
-    def glob(self, pattern: str) -> Iterator[RemotePath]:
-        """What is in this folder under names like this."""
-        return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
 
     def read_bytes(self) -> bytes:
         """The content of a small file."""
