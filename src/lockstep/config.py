@@ -65,6 +65,9 @@ class RunSettings(_Strict):
     max_ahead_s: Seconds = 86_400.0
     """How far a source may be ahead in event time of another whose records it meets by time (in a join, or in a window
     over a union) while that one has records to read. Whoever is further ahead waits, so that state stays small."""
+    stage_partitions: Mapping[str, int] = Field(default_factory=dict)
+    """For single stages, by number ("2"), in how many partitions they keep their state, where that is another number
+    than `spark.sql.shuffle.partitions` says for all. `lockstep rescale --stage` sets it."""
     lead_epochs_max: int = Field(default=50, ge=1)
     """Nobody seals further than this beyond the slowest replica in the set."""
     lag_timeout_s: Seconds = 3.0

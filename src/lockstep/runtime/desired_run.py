@@ -31,6 +31,12 @@ class DesiredRun:
     settings: dict[str, Any]
     wanted: bool = True
     """False once somebody has stopped it."""
+    generation: int = 1
+    """Counts the changes that replace replicas: code, shape or settings."""
+    results_of: int = 1
+    """The generation with which results last changed: a new shape or a restart computes what the one before did."""
+    at_once: bool = False
+    """Whether it is not to finish its epochs when it stops."""
 
     def parsed_settings(self) -> Settings:
         """The settings as they were validated by whoever ordered the run."""
@@ -50,6 +56,8 @@ class DesiredRun:
             replica="",
             seed="auto",
             settings=self.settings,
+            generation=self.generation,
+            results_of=self.results_of,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -59,8 +67,7 @@ class DesiredRun:
 
 def wanted_run(store: Store) -> DesiredRun | None:
     """What is to run, None if nothing is (any more)."""
-    said = store.fact(DESIRED)
-    order = DesiredRun(**json.loads(said)) if said else None
+    order = last_run(store)
     return order if order is not None and order.wanted else None
 
 
@@ -69,8 +76,14 @@ def note_desired(store: Store, order: DesiredRun) -> None:
     store.set_fact(DESIRED, json.dumps(order.to_json(), sort_keys=True))
 
 
-def note_stopped(store: Store) -> None:
+def last_run(store: Store) -> DesiredRun | None:
+    """What was to run last, wanted or not; None if the job never ran."""
+    said = store.fact(DESIRED)
+    return DesiredRun(**json.loads(said)) if said else None
+
+
+def note_stopped(store: Store, *, at_once: bool = False) -> None:
     """Nothing is to run any more: whoever coordinates the job stops it, and nobody takes it up again."""
-    order = wanted_run(store)
-    if order is not None:
-        note_desired(store, replace(order, wanted=False))
+    order = last_run(store)
+    if order is not None and (order.wanted or at_once > order.at_once):
+        note_desired(store, replace(order, wanted=False, at_once=at_once))

@@ -257,7 +257,7 @@ class Replica:
     ) -> StateReports | None:
         """Whoever reports digests of this replica's state, None if there is nothing to compare."""
         run = self.settings.run
-        if not run.state_digest_every_epochs or run.replicas < 2 or not any(step.stateful for step in graph.steps):
+        if not run.state_digest_every_epochs or not any(step.stateful for step in graph.steps):
             return None
         return StateReports(
             session=stages[0].frame.sparkSession,

@@ -29,6 +29,23 @@ EXIT_RETIRED = 13
 """Another incarnation acts for this replica now."""
 
 Seed = Literal["auto", "peer"]
+SUPERVISOR_SETTINGS = frozenset(
+    {
+        "replicas",
+        "spares",
+        "restarts_max",
+        "restart_window_s",
+        "restart_backoff_s",
+        "restart_backoff_max_s",
+        "spread_after_s",
+        "retention_epochs_min",
+        "compact_sinks",
+        "compact_keep_epochs",
+    }
+)
+"""Settings of `[run]` that no replica reads, or only at its start: they change without anybody's restart."""
+SUPERVISOR_TABLES = frozenset({"policy"})
+"""Tables of settings that replicas do not read."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,12 @@ class ReplicaSpec:
     """The host that it lives on, as the registry knows it; empty if the job lives on one host alone."""
     process: str = ""
     """The handle of its process: a word in the store is of this process if it has it."""
+    generation: int = 1
+    """Which generation of the job's spec it is of."""
+    results_of: int = 1
+    """The generation with which results last changed: it publishes the epochs whose entries say so."""
+    takes_older: bool = False
+    """Whether it may go on from the state of an older generation: it is the first of its own."""
 
     def write(self, path: Path) -> None:
         """Write it where the process will read it, and nobody else: settings may hold credentials."""
@@ -75,8 +98,17 @@ class ReplicaSpec:
         True
         >>> spec.likeness == replace(spec, code_hash="another").likeness
         False
+
+        What only whoever supervises asks for may change while replicas go on.
+
+        >>> spec.likeness == replace(spec, settings={"run": {"replicas": 3}}).likeness
+        True
         """
-        common = replace(self, replica="", seed="auto", jvm=[], jvm_conf={})
+        settings = {key: value for key, value in self.settings.items() if key not in SUPERVISOR_TABLES}
+        run = {key: value for key, value in settings.pop("run", {}).items() if key not in SUPERVISOR_SETTINGS}
+        common = replace(
+            self, replica="", seed="auto", jvm=[], jvm_conf={}, takes_older=False, settings={**settings, "run": run}
+        )
         return hashlib.sha256(json.dumps(asdict(common), sort_keys=True).encode()).hexdigest()
 
     @property

@@ -73,6 +73,10 @@ class Entry:
     """Per ``event_time`` step that goes by partition, and partition: by how much the highest event time seen *before*
     this epoch is ahead of the step's mark (None: none was seen yet), and how long before this epoch's time the last
     epoch with a record of it was. Differences, because they are short: a topic may have a thousand partitions."""
+    generation: int = 1
+    """Which generation of the job publishes this epoch; replicas of another one compute it in the shadow."""
+    turn: int = 0
+    """How often that was changed, back or forth, up to this epoch."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,10 @@ class Progress:
     """How many executors Spark has for it; :data:`NO_EXECUTORS` where the master is local and needs none."""
     executors_lost: int = 0
     """How many of them died since the replica started."""
+    generation: int = 1
+    """Which generation of the job's spec it is of."""
+    results_of: int = 1
+    """The generation with which its results last changed."""
 
 
 class Incarnations(Protocol):
