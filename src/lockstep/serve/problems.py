@@ -84,5 +84,7 @@ async def on_invalid_request(_request: Request, error: Exception) -> Response:
 async def on_http_error(_request: Request, error: Exception) -> Response:
     """For the app: addresses and methods that there are not."""
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, LockstepError):
+        return problem(error.__cause__)  # it happened while the body was read
     said = ServiceError("LS0778", str(error.detail), hint="/openapi.json lists what there is.")
     return problem(said, error.status_code, error.headers)
