@@ -66,7 +66,7 @@ def serve(
     place = Listening.parsed(listen, certificate, key)
     place.check(has_tokens=bool(book.all()), insecure=insecure)
     served = Served(project_of(context).folder, book, place)
-    _introduce(served, place, has_tokens=bool(book.all()))
+    _introduce(served, place, has_tokens=book.is_used)
     served.run(to_stderr)
     _end(served, stop_jobs=stop_jobs)
 
