@@ -178,7 +178,6 @@ def test_a_service_with_tokens_wants_one_and_a_stream_goes_on_after_an_id(
             assert next(coming).kind == "seeded"
             store.add_event("executor-lost", "7", "r0")
             assert next(coming).kind == "executor-lost"
-            coming.close()
         listed = lockstep("service-token", "list", "--file", str(file), "--json").json()
         assert [(one["name"], one["scope"]) for one in listed] == [("ann", "operate")]
         assert lockstep("service-token", "revoke", "ann", "--file", str(file)).code == 0
