@@ -39,6 +39,7 @@ from lockstep.bench.workspace import say_to_stderr
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.runtime.desired_run import LEASE
 from lockstep.services.hosts import Host
+from lockstep.store.zookeeper.client import connection_retry
 
 RATE = 1000.0
 BEFORE_S = 20.0
@@ -280,12 +281,11 @@ class _Writer(threading.Thread):
         """Write, and remember the longest time between two answers."""
         from kazoo.client import KazooClient
         from kazoo.exceptions import KazooException
-        from kazoo.retry import KazooRetry
 
-        retry = KazooRetry(max_tries=-1, delay=0.02, backoff=1.5, max_delay=0.1)
         silent = logging.getLogger("lockstep.bench.writer")
         silent.setLevel(logging.CRITICAL + 1)
-        client = KazooClient(hosts=self._members, timeout=4.0, connection_retry=retry, logger=silent)
+        # It asks as often as the store's own client: what it measures should be the ensemble's pause, not its own.
+        client = KazooClient(hosts=self._members, timeout=4.0, connection_retry=connection_retry(), logger=silent)
         client.start(30)
         client.create("/writer", ephemeral=True)
         last_s = time.monotonic()
