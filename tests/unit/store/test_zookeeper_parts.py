@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+from functools import partial
 from itertools import accumulate
 
 import pytest
@@ -87,6 +89,31 @@ def test_waiting_for_one_kind_does_not_wait_for_another(away: Away) -> None:
     assert away.written == []
     with patience(0.05):
         box.end()
+
+
+def test_what_somebody_waits_for_is_written_before_what_nobody_does() -> None:
+    box, written = Outbox(lambda: None), list[str]()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        assert goes_on.wait(10)
+        written.append("under way")
+
+    box.put("event", slow)
+    assert begun.wait(10)
+    for kind in ("digests", "published", "progress", "digests", "progress"):
+        box.put(kind, partial(written.append, kind))
+    waiting = threading.Thread(target=box.wait, args=("progress",))
+    waiting.start()
+    while not box._awaited:
+        time.sleep(0.001)
+    goes_on.set()
+    waiting.join(10)
+    assert written[:3] == ["under way", "progress", "progress"]
+    box.wait()
+    assert written[3:] == ["digests", "published", "digests"]
+    box.end()
 
 
 @pytest.mark.parametrize("address", ["zookeeper://", "zookeeper://a:x/b", "zookeeper://a//b", "zookeeper://a/../b"])
