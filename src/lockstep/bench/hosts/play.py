@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.bench.cluster import Cluster, cluster
-from lockstep.bench.gaps import disturbance, gap_over
+from lockstep.bench.gaps import disturbance, gap_over, gaps_before
 from lockstep.bench.hosts.contrast import run_contrast, told
 from lockstep.bench.hosts.load import (
     JOB,
@@ -34,6 +34,7 @@ from lockstep.bench.hosts.load import (
     wait_until_published,
 )
 from lockstep.bench.running import JobRun, Run
+from lockstep.bench.statistics import percentile
 from lockstep.bench.topics import make_topics
 from lockstep.bench.workspace import say_to_stderr
 from lockstep.clock import US_PER_S, wall_us
@@ -178,11 +179,13 @@ class Play:
         at_us = wall_us()
         leader.kill()
         self._quiet(8.0)
-        pause_s = gap_over(self.observer.seen(), at_us, max(at_us, writer.back_us), wall_us())
+        seen = self.observer.seen()
+        pause_s = gap_over(seen, at_us, max(at_us, writer.back_us), wall_us())
+        usual_s = percentile(gaps_before(seen, at_us, BEFORE_S), 0.5)
         leader.start()
         leader.wait()
         writer.finish()
-        figures = {"own_outage_s": writer.longest_s, "pause_s": pause_s}
+        figures = {"own_outage_s": writer.longest_s, "pause_s": pause_s, "pause_added_s": pause_s - usual_s}
         text = f"ZooKeeper's leader killed with -9; a plain writer beside it paused for {writer.longest_s:.2f} s"
         return Event("leader", at_us, text, figures=figures)
 

@@ -2,7 +2,7 @@
 
 The queue is bounded: while the ensemble is away the oldest of it is dropped, and counted. A word that replaces an older
 one of the same kind takes its place in the queue. Whoever reads a kind here waits until what this process wrote of that
-kind is there; so that kind is written first: an epoch may wait for it, and after a pause of the ensemble much else does.
+kind is there. That kind is written first then: an epoch may wait for it, and much queues in a pause of the ensemble.
 """
 
 from __future__ import annotations
