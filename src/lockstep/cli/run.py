@@ -212,8 +212,7 @@ def _display(name: str, *, prints_rows: bool, as_json: bool) -> Display:
 
 def _introduction(prepared: PreparedRun, project: Path) -> dict[str, Any]:
     from lockstep.config import STORE_FOLDER
-    from lockstep.control.supervisor import replica_names
-    from lockstep.runtime.spec import replica_folder
+    from lockstep.runtime.spec import replica_folder, replica_names
 
     names = replica_names(prepared.settings.run.replicas)
     head = prepared.store.head()

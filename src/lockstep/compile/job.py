@@ -68,6 +68,8 @@ class Compiled:
     event_times: tuple[str, ...]
     journals: tuple[Source, ...]
     """The journals inside the job that it reads: those of earlier stages, and of its loops."""
+    partitions: int | None = None
+    """In how many partitions it keeps its state, where that is not the session's number."""
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
+from lockstep.clock import wall_us
 from lockstep.config import Settings
-from lockstep.control.supervisor import replica_names
+from lockstep.control.operations.book import OperationBook
 from lockstep.errors import RunError
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
+from lockstep.runtime.desired_run import DesiredRun, last_run
 from lockstep.runtime.spark.environment import refused_settings
+from lockstep.runtime.spec import replica_names
 from lockstep.runtime.state.recovery import VERSION, VERSION_FROM
+from lockstep.runtime.steering import publish_from
 from lockstep.store.protocols import Store
 
 
@@ -45,6 +50,30 @@ def follow_plan(store: Store, graph: Graph) -> None:
     )
 
 
+def settle_generation(store: Store, order: DesiredRun) -> DesiredRun:
+    """The order with its generation: that of the last run if it is the same, else a further one.
+
+    An operation that was under way goes on if the job is what it was when that began; otherwise this start counts.
+    """
+    last, book = last_run(store), OperationBook(store)
+    if last is None:
+        return order
+    same = replace(order, generation=last.generation, results_of=last.results_of)
+    if same.template().likeness == last.template().likeness:
+        order = same
+    else:
+        # All replicas change at once, after the last epoch: there is nobody to publish other results beside.
+        order = replace(same, generation=last.generation + 1)
+    under_way = book.open()
+    if under_way is not None and (order.generation != last.generation or order.settings != last.settings):
+        why = "the job was started anew with other code or settings"
+        book.update(under_way.number, lambda one: one.ended("rolled-back", wall_us(), why))
+        under_way = None
+    if under_way is None:
+        publish_from(store, order.results_of)
+    return order
+
+
 def check_end(store: Store, graph: Graph, settings: Settings) -> None:
     """Bounded and unbounded do not mix: a run until done needs an end, and after the end nothing can come."""
     endless = [step for step in graph.sources if step.spec.kind == "rate" and step.spec.to_json()["limit"] is None]
@@ -76,9 +105,8 @@ def note_version(store: Store, version: str, standings: Sequence[tuple[int, ...]
     store.add_event("new-code", f"takes over after epoch {min(foremost)}")
 
 
-def forget_removed(store: Store, settings: Settings) -> None:
+def forget_removed(store: Store, names: Collection[str]) -> None:
     """Replicas that the job has no more hold nothing back."""
-    names = replica_names(settings.run.replicas)
     for said in store.progress():
         if said.replica not in names:
             store.remove(said.replica)
