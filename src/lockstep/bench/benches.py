@@ -47,6 +47,12 @@ def _epoch() -> Bench:
     return run_epoch
 
 
+def _buckets() -> Bench:
+    from lockstep.bench.buckets import run_buckets
+
+    return run_buckets
+
+
 def _hosts() -> Bench:
     from lockstep.bench.hosts.bench import run_hosts
 
@@ -71,6 +77,7 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "throughput": _throughput,
     "store": _store,
     "epoch": _epoch,
+    "buckets": _buckets,
     "hosts": _hosts,
     "order": _order,
     "kafka": _kafka,

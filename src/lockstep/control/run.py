@@ -25,7 +25,7 @@ from lockstep.control.agents import AgentProcesses, Directory, Found, end_others
 from lockstep.control.aside import Aside
 from lockstep.control.claiming import Claim, claim_anywhere, claim_here, runs_already
 from lockstep.control.compacting import Compactor
-from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned
+from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned, settle_buckets
 from lockstep.control.host_directory import HostDirectory
 from lockstep.control.job_agent import JobAgent
 from lockstep.control.journals import settle_journals
@@ -115,6 +115,8 @@ def prepare_run(
 
 def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, home: Path, address: str) -> DesiredRun:
     """Say what is to run, once it may: code and tables are copied, so that nobody's edits change a running job."""
+    settings = settings.model_copy(update={"run": settle_buckets(store, settings.run)})
+    graph = graph.with_buckets(settings.run.buckets)
     follow_plan(store, graph)
     check_end(store, graph, settings)
     settle_order(store, graph, settings.run)

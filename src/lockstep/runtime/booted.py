@@ -24,6 +24,7 @@ from lockstep.compile.tasks import is_one_task
 from lockstep.connect.letters import letter_writer
 from lockstep.connect.put_back import readings
 from lockstep.connect.tables import copies_in, look_in
+from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Source
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.epoch.source import FORMAT, SourceOptions
@@ -59,6 +60,11 @@ def load(spec: ReplicaSpec, store: Store) -> LoadedJob:
     return load_job(spec.job_file)
 
 
+def graph_of(job: LoadedJob, spec: ReplicaSpec) -> Graph:
+    """The job as it runs: its keys are divided as they were at its first start."""
+    return job.job.graph().with_buckets(spec.parsed_settings().run.buckets)
+
+
 def others_publish(store: Store, replica: str) -> bool:
     """Whether others than ``replica`` compute epochs now, as far as the store tells."""
     others = [one for one in store.progress() if one.replica != replica]
@@ -73,7 +79,7 @@ def compiled(
         # Spark's workers cannot import the job's file, so its functions travel whole.
         cloudpickle.register_pickle_by_value(sys.modules[name])
     frames = source_frames(session, spec, drain_flag, tasks_max, gate)
-    graph = job.job.graph()
+    graph = graph_of(job, spec)
     dead_letters = letter_writer(spec.place, readings((one.id, one.spec) for one in graph.sources))
     return compile_job(graph, frames, dead_letters, one_task=is_one_task(session, tasks_max))
 
@@ -93,7 +99,7 @@ def warmed_up(
     session, waiting_folder = ready.session, folder / "waiting"
     shutil.rmtree(waiting_folder, ignore_errors=True)
     frames = source_frames(session, spec, ready.drain_flag, tasks_max, warm_up_epochs=EPOCHS_MAX)
-    stages = compile_job(ready.job.job.graph(), frames, nowhere, one_task=is_one_task(session, tasks_max))
+    stages = compile_job(graph_of(ready.job, spec), frames, nowhere, one_task=is_one_task(session, tasks_max))
     logs = {stage.stage.number: waiting_folder / str(stage.stage.number) for stage in stages}
     rehearsed = [warm_up(stage, logs[stage.stage.number], should_stop, is_missed) for stage in stages]
     if not all(rehearsed) or should_stop():

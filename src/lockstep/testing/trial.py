@@ -61,7 +61,6 @@ class Trial:
     def __init__(self, session: SparkSession, job: Job, folder: Path, settings: Mapping[str, object]) -> None:
         folder.mkdir(exist_ok=True)
         self.session = session
-        self.graph = job.graph()
         self.folder = folder
         self.replicas: dict[str, ReplicaHere] = {}
         self.now_us = START_US
@@ -69,7 +68,9 @@ class Trial:
         self.wait_s = WAIT_S
         """How long one epoch may take."""
         run_settings = {"max_ahead_s": NEVER_AHEAD_S, **job.options, **settings}
-        self._settings = Settings.model_validate({"run": run_settings}).model_dump(mode="json")
+        settings_model = Settings.model_validate({"run": run_settings})
+        self.graph = job.graph().with_buckets(settings_model.run.buckets)
+        self._settings = settings_model.model_dump(mode="json")
         self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
         self._store_folder = folder / ".lockstep"
         self.store = open_store(address_in(self._store_folder), job.name)
