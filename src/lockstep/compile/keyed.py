@@ -73,7 +73,9 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
     # Without event times results are in order of their numbers, which they have anyway.
     ordered = timed and id(step) in context.above_ordered
     packets = [
-        frame.mapInArrow(Packer(number, context.buckets, _packed_schema(frame), layout.keys is None, _is_timed(given)), PACKED)
+        frame.mapInArrow(
+            Packer(number, context.buckets, _packed_schema(frame), layout.keys is None, _is_timed(given)), PACKED
+        )
         for number, ((frame, layout), given) in enumerate(zip(prepared, inputs, strict=True))
     ]
     processor = KeyedProcessor(
@@ -81,6 +83,7 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
         operator,
         [layout for _, layout in prepared],
         [_packed_schema(frame) for frame, _ in prepared],
+        buckets=context.buckets,
         ordered=ordered,
     )
     packed = together(reduce(DataFrame.union, packets), one_task=context.one_task)

@@ -25,7 +25,14 @@ from lockstep.control.agents import AgentProcesses, Directory, Found, end_others
 from lockstep.control.aside import Aside
 from lockstep.control.claiming import Claim, claim_anywhere, claim_here, runs_already
 from lockstep.control.compacting import Compactor
-from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned, settle_buckets
+from lockstep.control.continuing import (
+    check_end,
+    follow_plan,
+    forget_removed,
+    note_version,
+    refuse_pinned,
+    settle_buckets,
+)
 from lockstep.control.host_directory import HostDirectory
 from lockstep.control.job_agent import JobAgent
 from lockstep.control.journals import settle_journals
