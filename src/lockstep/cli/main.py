@@ -29,6 +29,7 @@ from lockstep.cli import (
     plan,
     put,
     run,
+    savepoints,
     services,
     sim,
     status,
@@ -93,6 +94,8 @@ app.command("new", rich_help_panel=_RUN)(new.new)
 app.command("run", rich_help_panel=_RUN)(run.run)
 app.command("stop", rich_help_panel=_RUN)(stop.stop)
 app.command("agent", rich_help_panel=_RUN)(agent.agent)
+app.command("savepoint", rich_help_panel=_RUN)(savepoints.savepoint)
+app.command("savepoints", rich_help_panel=_LOOK)(savepoints.savepoints)
 app.command("plan", rich_help_panel=_RUN)(plan.plan)
 app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("token", rich_help_panel=_RUN)(token.token)

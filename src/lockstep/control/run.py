@@ -38,8 +38,10 @@ from lockstep.control.job_agent import JobAgent
 from lockstep.control.journals import settle_journals
 from lockstep.control.order import settle_order
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
+from lockstep.control.savepoints import find
 from lockstep.control.shared_places import check_places, probe_places
 from lockstep.control.spares import Shape, Spares
+from lockstep.control.starting_from import begin_from
 from lockstep.control.supervisor import Supervisor, replica_names
 from lockstep.control.surroundings import Surroundings
 from lockstep.control.taking_over import TERM, retire, sweep
@@ -96,8 +98,12 @@ def prepare_run(
     spark_overrides: Mapping[str, Any] | None = None,
     *,
     replace_supervisor: bool = False,
+    savepoint: str | None = None,
 ) -> PreparedRun:
-    """Refuse what cannot work before anything runs; take the job's lease, from whoever has it if that is wanted."""
+    """Refuse what cannot work before anything runs; take the job's lease, from whoever has it if that is wanted.
+
+    With ``savepoint`` (a name, JOB/NAME or a folder) a job that has not begun goes on from there.
+    """
     graph = loaded.job.graph()
     settings = load_settings(project, graph.options, run_overrides, spark_overrides)
     refuse_pinned(settings)
@@ -113,6 +119,9 @@ def prepare_run(
         claim = claim_here(store, address, home, graph.name, replace=replace_supervisor)
     try:
         with claim.renewed():
+            if savepoint is not None:
+                place = Place(project.resolve(), home, graph.name, address=address, journals=settings.journals)
+                begin_from(find(home, savepoint), graph, store, place, on_hosts=bool(hosts))
             order = _order(loaded, graph, settings, store, home, address)
             return coordinated(graph, order, project.resolve(), claim, on_hosts=bool(hosts))
     except BaseException:
