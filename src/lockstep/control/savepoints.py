@@ -27,7 +27,7 @@ from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import FILES, JOURNALS
 from lockstep.connect.put_back import SOURCES
-from lockstep.control.continuing import BUCKETS, held_buckets
+from lockstep.control.continuing import BUCKETS
 from lockstep.control.retention import PINS, pinned_epochs
 from lockstep.control.savepoint_files import (
     JOURNALS_FOLDER,
@@ -186,7 +186,7 @@ def _copied(place: Place, store: Store, fresh: Path, name: str, clock: Callable[
     entries = store.entries(min(one.epoch for one in stages), max(one.epoch for one in stages))
     journals = _journals(place, store, fresh, entries)
     write_items(fresh, _items(store, entries[-1]))
-    facts = {BUCKETS: str(held_buckets(store)), **({_GENERATION: g} if (g := store.fact(_GENERATION)) else {})}
+    facts = {fact: value for fact in (BUCKETS, _GENERATION) if (value := store.fact(fact)) is not None}
     return Savepoint(
         id=uuid.uuid4().hex,
         job=place.job,

@@ -19,11 +19,12 @@ from lockstep.connect.protocols import Place, SinkSide
 from lockstep.connect.registry import sink_side
 from lockstep.connect.sinks.stage import journal_schema
 from lockstep.connect.specs import JournalSource
-from lockstep.control.continuing import PLAN
+from lockstep.control.continuing import BUCKETS, PLAN
 from lockstep.control.savepoint_files import KeptJournal, Savepoint, read_items, verified
 from lockstep.errors import ServiceError
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
+from lockstep.plan.keyed import BUCKETS_AT_FIRST
 from lockstep.runtime.spec import replica_folder
 from lockstep.runtime.state.recovery import VERSION, VERSION_FROM
 from lockstep.store.home import job_folder
@@ -96,7 +97,7 @@ def _put_journal(folder: Path, kept: KeptJournal, job: Path) -> None:
 
 
 def _check_plan(graph: Graph, savepoint: Savepoint) -> None:
-    buckets = int(savepoint.facts.get("buckets", graph.buckets))
+    buckets = int(savepoint.facts.get(BUCKETS, BUCKETS_AT_FIRST))
     changed = differences(savepoint.plan, graph.with_buckets(buckets).fingerprint())
     if len(graph.stages) != len(savepoint.stages):
         changed.append(f"it had {len(savepoint.stages)} stages, it has {len(graph.stages)}")

@@ -23,7 +23,7 @@ from lockstep.connect.protocols import Place
 from lockstep.connect.reading import read
 from lockstep.connect.registry import source_side
 from lockstep.connect.specs import JournalSource
-from lockstep.control.continuing import note_version
+from lockstep.control.continuing import note_version, settle_buckets
 from lockstep.control.retention import forget
 from lockstep.errors import LockstepError, RunError
 from lockstep.runtime.decide.marks import time_steps
@@ -68,19 +68,18 @@ class Trial:
         self.wait_s = WAIT_S
         """How long one epoch may take."""
         run_settings = {"max_ahead_s": NEVER_AHEAD_S, **job.options, **settings}
-        settings_model = Settings.model_validate({"run": run_settings})
-        self.graph = job.graph().with_buckets(settings_model.run.buckets)
-        self._settings = settings_model.model_dump(mode="json")
-        self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
         self._store_folder = folder / ".lockstep"
         self.store = open_store(address_in(self._store_folder), job.name)
+        run = settle_buckets(self.store, Settings.model_validate({"run": run_settings}).run)
+        self.graph = job.graph().with_buckets(run.buckets)
+        self._settings = Settings(run=run).model_dump(mode="json")
+        self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
         self.place = Place(folder, self._store_folder, job.name)
         version = self.graph.version(CODE)
         at = standings(job_folder(self._store_folder, job.name), len(self.graph.stages))
         note_version(self.store, version, list(at.values()))
         holder = self.store.begin("test", os.getpid())
         sources = {step.id: source_side(step.spec, self.place, step.id) for step in self.graph.sources}
-        run = Settings.model_validate(self._settings).run
         self._sealer = SealerByHand(self.store, holder, sources, time_steps(self.graph), run, raised)
 
     def start(
