@@ -28,6 +28,7 @@ from lockstep.cli import (
     new,
     plan,
     put,
+    query,
     run,
     savepoints,
     services,
@@ -100,6 +101,7 @@ app.command("plan", rich_help_panel=_RUN)(plan.plan)
 app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("token", rich_help_panel=_RUN)(token.token)
 app.command("status", rich_help_panel=_LOOK)(status.status)
+app.command("query", rich_help_panel=_LOOK)(query.query)
 app.command("ledger", rich_help_panel=_LOOK)(ledger.ledger)
 app.command("dead-letters", rich_help_panel=_LOOK)(dead_letters.dead_letters)
 app.command("put", rich_help_panel=_DATA)(put.put)

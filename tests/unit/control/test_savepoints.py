@@ -151,7 +151,8 @@ def test_damage_is_found_before_anything_starts(place: Place, damage: str) -> No
 def test_a_manifest_that_is_none_is_refused(place: Place) -> None:
     kept = take(place, "nightly")
     raw = json.loads((kept.folder / MANIFEST).read_text())
-    for change in ({"format": 99}, {"entries": []}, {"stages": []}):
+    changes: list[dict[str, object]] = [{"format": 99}, {"entries": []}, {"stages": []}]
+    for change in changes:
         (kept.folder / MANIFEST).write_text(json.dumps({**raw, **change}))
         with pytest.raises(ServiceError, match="LS0722"):
             read_savepoint(kept.folder)

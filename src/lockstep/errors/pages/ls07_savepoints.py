@@ -1,4 +1,4 @@
-"""Pages of the codes LS072x: savepoints."""
+"""Pages of the codes LS072x and LS073x: savepoints, and state from outside."""
 
 from __future__ import annotations
 
@@ -99,5 +99,32 @@ Start it as another job: give Job(...) another name and its sinks other places, 
 The state has to be on the host on which the first replica starts, and the agents of several hosts
 choose that. So a job starts from a savepoint on one host, with a store in its own folder
 (`store = "sqlite:.lockstep"`, the default).""",
+    ),
+    "LS0731": Page(
+        "No step of this name keeps state",
+        """\
+`lockstep query` asks a step by its id: the name= that it was given, or what `lockstep plan` calls it.
+Only steps with state can be asked: aggregations, windows, process functions, reduce, fold, distinct.
+The message lists those of this job.""",
+    ),
+    "LS0732": Page(
+        "The state of a step cannot be asked for",
+        """\
+Joins keep records that wait for others, and bolts the state of their tasks: neither has a result by
+key. What such steps have found is in the sink. The message lists the steps that can be asked.""",
+    ),
+    "LS0733": Page(
+        "This is no key of the step",
+        """\
+A key has as many parts as key_by(...) has columns, each of its own type. Give --key once for each part,
+in that order: numbers as they are, dates and times in ISO 8601, true or false. --from and --to are about
+the first part.""",
+    ),
+    "LS0734": Page(
+        "There is no state of this job here",
+        """\
+State is read from the files of a replica on this host (or of a savepoint). None of the job's replicas
+lives here, or none has computed an epoch yet. `lockstep status JOB` shows on which hosts they are: ask
+there.""",
     ),
 }

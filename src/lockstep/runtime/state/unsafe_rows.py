@@ -36,6 +36,17 @@ _FIXED: dict[str, tuple[int, Callable[[bytes], Any]]] = {
 """Types of a fixed size, by Spark's names: how many bytes, and their value."""
 
 
+_WRITTEN: dict[Any, Callable[[Any], bytes]] = {
+    "byte": lambda value: struct.pack("<b", value),
+    "boolean": lambda value: bytes([bool(value)]),
+    "short": lambda value: struct.pack("<h", value),
+    "integer": lambda value: struct.pack("<i", value),
+    "date": lambda value: struct.pack("<i", (value - _DAY_ZERO).days),
+    "long": _LONG.pack,
+    "timestamp": lambda value: _LONG.pack((value - _EPOCH) // timedelta(microseconds=1)),
+}
+
+
 class Unreadable(ValueError):
     """A type that is not read here."""
 
@@ -58,7 +69,7 @@ def fields_of(schema: dict[str, Any]) -> tuple[Field, ...]:
 
 
 def read_row(data: bytes, fields: Sequence[Field]) -> tuple[Any, ...]:
-    """The values of a row; a value of a type that is not read here is None-like :data:`UNREAD`.
+    """The values of a row. Raises :class:`Unreadable` for a type that is not read here.
 
     >>> read_row(bytes(8) + (5).to_bytes(8, "little"), [Field("n", "long")])
     (5,)
@@ -68,6 +79,30 @@ def read_row(data: bytes, fields: Sequence[Field]) -> tuple[Any, ...]:
         None if _is_null(data, number) else _value(data, begin + number * _WORD, field.type)
         for number, field in enumerate(fields)
     )
+
+
+def write_row(values: Sequence[Any], fields: Sequence[Field]) -> bytes:
+    """A row of plain values, as Spark would write it: to look for it as a key.
+
+    >>> fields = [Field("user", "string"), Field("n", "long")]
+    >>> read_row(write_row(["ann", None], fields), fields)
+    ('ann', None)
+    """
+    nulls, words, behind = 0, [], b""
+    begin = (len(fields) + 63) // 64 * _WORD
+    for number, (value, field) in enumerate(zip(values, fields, strict=True)):
+        if value is None:
+            nulls |= 1 << number
+            words.append(bytes(_WORD))
+        elif isinstance(field.type, str) and field.type in _WRITTEN:
+            words.append(_WRITTEN[field.type](value).ljust(_WORD, b"\0"))
+        elif field.type in ("string", "binary"):
+            data = value.encode() if isinstance(value, str) else bytes(value)
+            words.append(_PLACE.pack(len(data), begin + len(fields) * _WORD + len(behind)))
+            behind += data.ljust(-(-len(data) // _WORD) * _WORD, b"\0")
+        else:
+            raise Unreadable(str(field.type))
+    return nulls.to_bytes(begin, "little") + b"".join(words) + behind
 
 
 def _is_null(data: bytes, number: int) -> bool:
