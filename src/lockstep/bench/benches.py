@@ -53,6 +53,12 @@ def _buckets() -> Bench:
     return run_buckets
 
 
+def _query() -> Bench:
+    from lockstep.bench.query import run_query
+
+    return run_query
+
+
 def _hosts() -> Bench:
     from lockstep.bench.hosts.bench import run_hosts
 
@@ -78,6 +84,7 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "store": _store,
     "epoch": _epoch,
     "buckets": _buckets,
+    "query": _query,
     "hosts": _hosts,
     "order": _order,
     "kafka": _kafka,
