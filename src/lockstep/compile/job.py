@@ -98,7 +98,9 @@ def compile_job(
     written: dict[str, StructType] = {}
     ordered = ordered_sinks(graph.stages)
     return tuple(
-        _StageCompiler(stage, source_frame, dead_letters, on_lowered, written, ordered, one_task=one_task).compiled()
+        _StageCompiler(
+            stage, source_frame, dead_letters, on_lowered, written, ordered, one_task=one_task, buckets=graph.buckets
+        ).compiled()
         for stage in graph.stages
     )
 
@@ -116,6 +118,7 @@ class _StageCompiler:
         ordered: frozenset[str],
         *,
         one_task: bool,
+        buckets: int,
     ) -> None:
         self._stage = stage
         self._journals: dict[str, Source] = {}
@@ -127,6 +130,7 @@ class _StageCompiler:
             written=written,
             output_mode=stage.output_mode,
             one_task=one_task,
+            buckets=buckets,
             ordered=ordered,
             above_ordered=frozenset(map(id, above)),
             origins_wanted=frozenset(id(step) for step in stage.steps if origins_wanted(stage, step, ordered)),

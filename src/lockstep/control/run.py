@@ -33,6 +33,7 @@ from lockstep.control.continuing import (
     forget_removed,
     note_version,
     refuse_pinned,
+    settle_buckets,
     settle_generation,
 )
 from lockstep.control.drawing import note_drawing
@@ -41,8 +42,10 @@ from lockstep.control.job_agent import JobAgent
 from lockstep.control.journals import settle_journals
 from lockstep.control.order import settle_order
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
+from lockstep.control.savepoints import find
 from lockstep.control.shared_places import check_places, probe_places
 from lockstep.control.spares import Shape, Spares
+from lockstep.control.starting_from import begin_from
 from lockstep.control.supervisor import Supervisor
 from lockstep.control.surroundings import Surroundings
 from lockstep.control.taking_over import TERM, retire, sweep
@@ -109,9 +112,13 @@ class _Claimed:
     on_hosts: bool
     claim: Claim
 
-    def order(self) -> DesiredRun:
-        """Say what is to run."""
-        home = (self.project / STORE_FOLDER).resolve()
+    def order(self, savepoint: str | None = None) -> DesiredRun:
+        """Say what is to run; a job that has not begun may go on from a savepoint."""
+        project, home = self.project.resolve(), (self.project / STORE_FOLDER).resolve()
+        if savepoint is not None:
+            journals = self.settings.journals
+            place = Place(project, home, self.graph.name, address=self.address, journals=journals)
+            begin_from(find(home, savepoint), self.graph, self.claim.store, place, on_hosts=self.on_hosts)
         return _order(self.loaded, self.graph, self.settings, self.claim.store, home, self.address)
 
 
@@ -122,12 +129,16 @@ def prepare_run(
     spark_overrides: Mapping[str, Any] | None = None,
     *,
     replace_supervisor: bool = False,
+    savepoint: str | None = None,
 ) -> PreparedRun:
-    """Refuse what cannot work before anything runs; take the job's lease, from whoever has it if that is wanted."""
+    """Refuse what cannot work before anything runs; take the job's lease, from whoever has it if that is wanted.
+
+    With ``savepoint`` (a name, JOB/NAME or a folder) a job that has not begun goes on from there.
+    """
     claimed = _claimed(loaded, project, run_overrides, spark_overrides, replace_supervisor=replace_supervisor)
     try:
         with claimed.claim.renewed():
-            order = claimed.order()
+            order = claimed.order(savepoint)
             return coordinated(claimed.graph, order, project.resolve(), claimed.claim, on_hosts=claimed.on_hosts)
     except BaseException:
         claimed.claim.give_back()
@@ -193,6 +204,8 @@ def claim_job(store: Store, address: str, project: Path, job: str, *, replace: b
 
 def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, home: Path, address: str) -> DesiredRun:
     """Say what is to run, once it may: code and tables are copied, so that nobody's edits change a running job."""
+    settings = settings.model_copy(update={"run": settle_buckets(store, settings.run)})
+    graph = graph.with_buckets(settings.run.buckets)
     follow_plan(store, graph)
     check_end(store, graph, settings)
     settle_order(store, graph, settings.run)

@@ -15,7 +15,7 @@ from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control.changing import Changes, Unchanging
 from lockstep.control.judging import Judgement, judge
-from lockstep.control.retention import floor_epoch, forget
+from lockstep.control.retention import floor_epoch, forget, pinned_epochs, with_pins
 from lockstep.control.state_comparison import disagreements, fresh_replicas
 from lockstep.control.supervision import (
     BEHIND_TIMEOUT_S,
@@ -552,7 +552,7 @@ class Supervisor:
         if self._around.elapsed_s() >= self._next_sweep_s:
             self._sweep()
         given_up = [slot.name for slot in self.slots.values() if slot.given_up]
-        floor = floor_epoch(progress, given_up, self._settings.run)
+        floor = with_pins(floor_epoch(progress, given_up, self._settings.run), pinned_epochs(self._store))
         if floor > self._store.floor():
             try:
                 forget(self._store, self._sources, floor)

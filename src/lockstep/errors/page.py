@@ -33,6 +33,7 @@ _AREAS = (
     "ls06_transfer",
     "ls07_operations",
     "ls07_service",
+    "ls07_savepoints",
 )
 
 

@@ -62,6 +62,11 @@ def load(spec: ReplicaSpec, store: Store) -> LoadedJob:
     return load_job(spec.job_file)
 
 
+def graph_of(job: LoadedJob, spec: ReplicaSpec) -> Graph:
+    """The job as it runs: its keys are divided as they were at its first start."""
+    return job.job.graph().with_buckets(spec.parsed_settings().run.buckets)
+
+
 def others_publish(store: Store, replica: str) -> bool:
     """Whether others than ``replica`` compute epochs now, as far as the store tells."""
     others = [one for one in store.progress() if one.replica != replica]
@@ -76,7 +81,7 @@ def compiled(
         # Spark's workers cannot import the job's file, so its functions travel whole.
         cloudpickle.register_pickle_by_value(sys.modules[name])
     frames = source_frames(session, spec, drain_flag, tasks_max, gate)
-    graph = job.job.graph()
+    graph = graph_of(job, spec)
     dead_letters = letter_writer(spec.place, readings((one.id, one.spec) for one in graph.sources))
     return _stages(graph, frames, dead_letters, spec, session, tasks_max)
 
@@ -109,7 +114,7 @@ def warmed_up(
     session, waiting_folder = ready.session, folder / "waiting"
     shutil.rmtree(waiting_folder, ignore_errors=True)
     frames = source_frames(session, spec, ready.drain_flag, tasks_max, warm_up_epochs=EPOCHS_MAX)
-    stages = _stages(ready.job.job.graph(), frames, nowhere, spec, session, tasks_max)
+    stages = _stages(graph_of(ready.job, spec), frames, nowhere, spec, session, tasks_max)
     logs = {stage.stage.number: waiting_folder / str(stage.stage.number) for stage in stages}
     rehearsed = [warm_up(stage, logs[stage.stage.number], should_stop, is_missed) for stage in stages]
     if not all(rehearsed) or should_stop():

@@ -32,7 +32,7 @@ from lockstep.connect.registry import sink_side, source_side
 from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Aggregate, Step
-from lockstep.runtime.booted import Ready, compiled, load, others_publish, warmed_up
+from lockstep.runtime.booted import Ready, compiled, graph_of, load, others_publish, warmed_up
 from lockstep.runtime.decide.marks import TimeStep, time_steps
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.decide.partitions import by_partition
@@ -135,7 +135,7 @@ class Replica:
         session = self._boot()
         self.phases.mark("session")
         if not is_local(session.sparkContext.master):
-            self._watch_executors(job.job.graph(), session)
+            self._watch_executors(graph_of(job, self.spec), session)
         if self._is_stopping():
             self.reporter.stop("stopped")
             return EXIT_DRAINED
@@ -156,7 +156,7 @@ class Replica:
 
     def _seeded(self, ready: Ready) -> list[StreamingQuery]:
         self._ready, self._seeds, self._seed_s, self._seed_from_s = ready, self._seeds + 1, None, time.monotonic()
-        graph = ready.job.job.graph()
+        graph = graph_of(ready.job, self.spec)
         checkpoints = self._prepare(graph)
         self.phases.mark("seed")
         return self._start(graph, ready, checkpoints)
