@@ -28,6 +28,13 @@ class Cost:
 
     fixed_s: float
     per_record_s: float
+    error: float = 0.0
+    """The standard error of the cost per record, as a share of it."""
+
+    @property
+    def at_worst(self) -> Cost:
+        """What it may well be, given how exactly it is known."""
+        return Cost(self.fixed_s, self.per_record_s * (1.0 + SIGNIFICANT * self.error))
 
     def epoch_s(self, records: float) -> float:
         """How long an epoch with so many records takes.
@@ -105,7 +112,7 @@ class CostFit:
         error = math.sqrt(unexplained / max(1.0, self.weight - 2.0) / self.spread)
         if slope <= SIGNIFICANT * error or slope <= 0.0:
             return None
-        return Cost(max(0.0, self.seconds - slope * self.records), slope)
+        return Cost(max(0.0, self.seconds - slope * self.records), slope, error / slope)
 
     def to_json(self) -> dict[str, float]:
         """As plain data.

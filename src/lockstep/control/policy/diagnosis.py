@@ -84,7 +84,8 @@ class Diagnoser:
     def findings(self, attempts: Attempts, now_us: int) -> list[Diagnosis]:
         """What is wrong for a while now, without what was tried within a day and did not help."""
         self._judge(attempts, now_us)
-        return [one for one in self.found if not attempts.is_useless(one.action, now_us)]
+        pending = self.tried
+        return [one for one in self.found if one.action not in pending and not attempts.is_useless(one.action, now_us)]
 
     def trying(self, one: Diagnosis, now_us: int) -> None:
         """Its resolution is carried out: look later whether the symptom has gone."""

@@ -47,6 +47,7 @@ class Policy:
         self.decisions: list[Decision] = []
         """The newest, with what came of them."""
         self._seen: Observation | None = None
+        self._is_whole = False
         self._under_way: Decision | None = None
         self._told_us: dict[str, int] = {}
         self._now_us = 0
@@ -55,7 +56,8 @@ class Policy:
         """Take one window into account. A short one, because something has failed, says nothing about the load."""
         self._seen = seen
         self.tolerance.observe(seen)
-        if seen.window_s >= self._settings.window_s / 2:
+        self._is_whole = seen.window_s >= self._settings.window_s / 2
+        if self._is_whole:
             self.scaler.observe(seen)
             self.diagnoser.observe(seen, self.scaler.rate_per_s, self._run.epoch_target_s, self.tolerance.rates)
 
@@ -85,7 +87,7 @@ class Policy:
         made: list[Decision] = []
         if self._settings.tolerance != "off":
             made += self._about_faults(seen, now_us)
-        if self._settings.scaling != "off":
+        if self._is_whole and self._settings.scaling != "off":
             made += [self._about_finding(one, now_us) for one in self.diagnoser.findings(self.attempts, now_us)]
             made += self._about_size(seen, now_us)
         return [one for one in made if one.is_advice or not self.attempts.is_useless(one.what, now_us)]
@@ -189,7 +191,7 @@ class Policy:
     def _note_outcomes(self, seen: Observation, now_us: int) -> None:
         if self._under_way is not None:
             self._look_after(self._under_way, seen, now_us)
-        judged = self.scaler.judged() if self.scaler.trial is not None else None
+        judged = self.scaler.judged() if self._is_whole and self.scaler.trial is not None else None
         if judged is None:
             return
         trial, gained = judged

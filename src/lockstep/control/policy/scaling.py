@@ -36,6 +36,12 @@ HELPED = 1.1
 """More partitions have helped if the capacity grew by a tenth at least."""
 SETTLE_WINDOWS = 5
 """Windows after a change until it is judged."""
+JUDGE_WINDOWS_MAX = 60
+"""If it is still not known by then what it gave, nothing is learned from it."""
+EXACT = 0.1
+"""What a change gave is known if both costs per record are known to a tenth."""
+INEXACT_WINDOWS_MAX = 6
+"""For so many windows a job in need waits for that; a larger size is better than none."""
 MORE_PARTITIONS = "more partitions"
 """The name under which it is remembered that more of them did not help."""
 
@@ -80,6 +86,8 @@ class Scaler:
     """Hour of the day -> (which hour since 1970 it was, the most in it)."""
     ups_us: list[int] = field(default_factory=list)
     downs_us: list[int] = field(default_factory=list)
+    left_us: dict[int, int] = field(default_factory=dict)
+    """When the job last had so many partitions."""
     trial: Trial | None = None
     seen: Observation | None = None
     rate_per_s: float = 0.0
@@ -108,15 +116,18 @@ class Scaler:
     def _new_fit(self, partitions: int) -> CostFit:
         fit = self.fits[partitions] = CostFit()
         while len(self.fits) > FITS_MAX:
-            del self.fits[next(iter(self.fits))]
+            self.left_us.pop(oldest := next(iter(self.fits)), None)
+            del self.fits[oldest]
         return fit
 
     def _reshaped(self, before: Observation, now: Observation) -> None:
         """The job has another number of partitions than at the last look, whoever asked for it."""
-        # What was known of this size is old: the job's data may have changed since.
         known = self.fits[before.partitions].cost()
+        # What was known of this size is old: the job's data may have changed since.
         self.fits.pop(now.partitions, None)
-        self.trial = Trial(before.partitions, now.partitions, known) if known is not None else None
+        is_exact = known is not None and known.error <= EXACT
+        self.trial = Trial(before.partitions, now.partitions, known) if known is not None and is_exact else None
+        self.left_us[before.partitions] = now.at_us
         times = self.ups_us if now.partitions > before.partitions else self.downs_us
         times.append(now.at_us)
         del times[:-16]
@@ -157,7 +168,8 @@ class Scaler:
             return None
         trial.windows += 1
         cost = self.fits[seen.partitions].cost()
-        if trial.windows < SETTLE_WINDOWS or cost is None:
+        if trial.windows < SETTLE_WINDOWS or cost is None or cost.error > EXACT:
+            self.trial = trial if trial.windows < JUDGE_WINDOWS_MAX else None
             return None
         self.trial = None
         gained = trial.cost_before.per_record_s / cost.per_record_s
@@ -191,13 +203,17 @@ class Scaler:
         return None
 
     def _larger(self, seen: Observation, cost: Cost, most: int, attempts: Attempts, now_us: int) -> Size | None:
-        if attempts.is_useless(MORE_PARTITIONS, now_us):
+        if self.trial is not None or attempts.is_useless(MORE_PARTITIONS, now_us):
+            return None  # what the last step gave comes first
+        if cost.error > EXACT and self.need_windows < self.settings.windows_up + INEXACT_WINDOWS_MAX:
             return None
         expected = max(self.need_per_s, min(self._ahead_per_s(now_us), 4 * self.need_per_s))
         if any(now_us - at_us < AHEAD_HOURS * HOUR_US for at_us in self.ups_us):
             expected = max(expected, RISING * self.need_per_s)
         load = expected + seen.backlog / DRAIN_S
-        wanted = self._size_for(load, cost, self.settings.partitions_max)
+        sizes = range(self.settings.partitions_min, self.settings.partitions_max + 1)
+        aim = self.settings.utilisation
+        wanted = next((size for size in sizes if load <= aim * self.capacity_with(size, cost)), None)
         size = min(wanted or most, most)
         enough = self.capacity_with(size, cost) > HELPED * self._capacity_per_s(cost)
         if size <= seen.partitions or not enough:
@@ -215,12 +231,14 @@ class Scaler:
             return None
         most = self.most_of_the_hour()
         load = max(most, self._ahead_per_s(now_us))
-        size = self._size_for(load, cost, seen.partitions)
-        if size is None or size > SMALLER * seen.partitions:
+        sizes = range(self.settings.partitions_min, int(SMALLER * seen.partitions) + 1)
+        aim = self.settings.utilisation
+        size = next((size for size in sizes if load <= aim * self._certain_with(size, cost, now_us)), None)
+        if size is None:
             return None
         why = (
             f"for {self.settings.quiet_s / 60:.0f} minutes nothing waited, and no more than {most:,.0f} records/s came "
-            f"({load:,.0f} are expected in the next {AHEAD_HOURS} hours), for which {_count(size)} are enough"
+            f"({load:,.0f} are expected in the next {AHEAD_HOURS} hours), for which {_count(size)} will do"
         )
         return Size(size, why, self._inputs(cost, load, now_us), size)
 
@@ -234,12 +252,18 @@ class Scaler:
         found = (self.day.get((hour + later) % 24, (0, 0.0)) for later in range(1, AHEAD_HOURS + 1))
         return max((rate for of_hour, rate in found if hour - of_hour < 24), default=0.0)
 
-    def _size_for(self, load_per_s: float, cost: Cost, most: int) -> int | None:
-        """The fewest partitions that carry a load at the share that is aimed at; None if ``most`` do not."""
-        for partitions in range(self.settings.partitions_min, most + 1):
-            if load_per_s <= self.settings.utilisation * self.capacity_with(partitions, cost):
-                return partitions
-        return None
+    def _certain_with(self, partitions: int, cost: Cost, now_us: int) -> float:
+        """The capacity that fewer partitions have in any case: as it was measured within a day, or else in proportion.
+
+        Not by what was learned from one change: a job that is too small has a backlog, one that is too large has none.
+        """
+        assert self.seen is not None
+        known = self.fits[partitions].cost() if partitions in self.fits else None
+        if known is not None and now_us - self.left_us.get(partitions, 0) < DAY_US:
+            return self._capacity_per_s(known.at_worst)
+        share = min(partitions, self.seen.cores) / max(1, min(self.seen.partitions, self.seen.cores))
+        worst = cost.at_worst
+        return self._capacity_per_s(Cost(worst.fixed_s, worst.per_record_s / share))
 
     def _inputs(self, cost: Cost, load_per_s: float, now_us: int) -> dict[str, Any]:
         assert self.seen is not None
@@ -265,6 +289,7 @@ class Scaler:
             "quiet_since_us": self.quiet_since_us,
             "rates": [list(one) for one in self.rates],
             "day": {str(hour): list(one) for hour, one in self.day.items()},
+            "left_us": {str(partitions): at_us for partitions, at_us in self.left_us.items()},
             "ups_us": self.ups_us,
             "downs_us": self.downs_us,
         }
@@ -278,6 +303,7 @@ class Scaler:
         scaler.quiet_since_us = int(kept["quiet_since_us"])
         scaler.rates = deque((int(at_us), float(rate)) for at_us, rate in kept["rates"])
         scaler.day = {int(hour): (int(of), float(rate)) for hour, (of, rate) in kept["day"].items()}
+        scaler.left_us = {int(partitions): int(at_us) for partitions, at_us in kept["left_us"].items()}
         scaler.ups_us, scaler.downs_us = list(kept["ups_us"]), list(kept["downs_us"])
         return scaler
 

@@ -91,19 +91,22 @@ class Rates:
     >>> round(rates.per_h("process", "h1") * 720, 2)
     0.5
     >>> rates.add("process", "h1"); rates.pass_time(1.0, {"h1": 1, "h2": 1})
-    >>> rates.per_h("process", "h1") > 5 * rates.per_h("process", "h2") > rates.per_h("host", "h2")
+    >>> rates.per_h("process", "h1") > rates.per_h("process", "h2") > 5 * rates.per_h("host", "h2")
     True
     """
 
     fast: dict[str, Rate] = field(default_factory=dict)
-    """By "cause@host"."""
+    """By "cause@host", over a day."""
+    day: dict[str, Rate] = field(default_factory=dict)
+    """By cause, over a day: a replica that fails may fail wherever it is started again."""
     slow: dict[str, Rate] = field(default_factory=dict)
-    """By cause."""
+    """By cause, over a month."""
 
     def add(self, cause: str, host: str) -> None:
         """A failure."""
         self._fast(cause, host).failures += 1.0
-        self._slow(cause).failures += 1.0
+        for rate in self._all_hosts(cause):
+            rate.failures += 1.0
 
     def pass_time(self, hours: float, replicas: Mapping[str, int]) -> None:
         """Time went by with so many replicas on each host."""
@@ -113,16 +116,22 @@ class Rates:
             rate.pass_time(hours, hours * (there if cause == PROCESS else min(1, there) if host else 1))
         for cause in PRIORS:
             exposed = sum(replicas.values()) if cause == PROCESS else len(replicas) if cause == HOST else 1
-            self._slow(cause).pass_time(hours, hours * exposed)
+            for rate in self._all_hosts(cause):
+                rate.pass_time(hours, hours * exposed)
         for host in replicas:
             self._fast(PROCESS, host)
 
     def per_h(self, cause: str, host: str) -> float:
-        """Failures to be expected in an hour: a day of this host, with the month of all hosts as its prior."""
+        """Failures to be expected in an hour.
+
+        A day of this host, with a day of all hosts as its prior, and that has the month before.
+        """
         failures, hours = PRIORS[cause]
         slow = self.slow.get(cause)
-        usual = (failures + slow.failures) / (hours + slow.hours) if slow is not None else failures / hours
-        fast = self.fast.get(f"{cause}@{host}")
+        if slow is None:
+            return failures / hours
+        day, fast = self.day[cause], self.fast.get(f"{cause}@{host}")
+        usual = (day.failures + DAY_H * (failures + slow.failures) / (hours + slow.hours)) / (day.hours + DAY_H)
         return (fast.failures + DAY_H * usual) / (fast.hours + DAY_H) if fast is not None else usual
 
     def _fast(self, cause: str, host: str) -> Rate:
@@ -133,14 +142,16 @@ class Rates:
                 del self.fast[min(self.fast, key=lambda one: self.fast[one].failures)]
         return self.fast[key]
 
-    def _slow(self, cause: str) -> Rate:
-        return self.slow.setdefault(cause, Rate(SLOW_H))
+    def _all_hosts(self, cause: str) -> tuple[Rate, Rate]:
+        if cause not in self.slow:
+            self.day[cause], self.slow[cause] = Rate(DAY_H), Rate(SLOW_H)
+        return self.day[cause], self.slow[cause]
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         return {
             name: {key: [rate.failures, rate.hours] for key, rate in rates.items()}
-            for name, rates in (("fast", self.fast), ("slow", self.slow))
+            for name, rates in (("fast", self.fast), ("day", self.day), ("slow", self.slow))
         }
 
     @staticmethod
@@ -148,9 +159,9 @@ class Rates:
         """As it was kept."""
         made = {
             name: {key: Rate(memory_h, float(failures), float(hours)) for key, (failures, hours) in kept[name].items()}
-            for name, memory_h in (("fast", DAY_H), ("slow", SLOW_H))
+            for name, memory_h in (("fast", DAY_H), ("day", DAY_H), ("slow", SLOW_H))
         }
-        return Rates(made["fast"], made["slow"])
+        return Rates(made["fast"], made["day"], made["slow"])
 
 
 @dataclass
@@ -222,6 +233,35 @@ def gaps_per_month(mode: Mode, hosts: Sequence[str], rates: Rates, recoveries: R
     overlapping = len(each) * math.prod(each) * back_h ** (len(each) - 1)
     all_hosts = {1: lost[0], 2: rates.per_h(TWO_HOSTS, ""), 3: rates.per_h(THREE_HOSTS, "")}[len(used)]
     return (overlapping + all_hosts) * cold * HOURS_PER_MONTH
+
+
+class Gaps:
+    """How many pauses each mode would have; each is computed when it is asked for, since mostly one is enough."""
+
+    def __init__(self, hosts: Sequence[str], rates: Rates, recoveries: Recoveries, max_gap_s: float) -> None:
+        self._given = (hosts, rates, recoveries, max_gap_s)
+        self._known: dict[str, float] = {}
+
+    def of(self, mode: Mode) -> float:
+        """Those of a mode, in a month."""
+        if mode.name not in self._known:
+            self._known[mode.name] = gaps_per_month(mode, *self._given)
+        return self._known[mode.name]
+
+    def all(self) -> dict[str, float]:
+        """Those of all modes."""
+        return {mode.name: self.of(mode) for mode in MODES}
+
+
+def affordable(left: float) -> float:
+    """How many pauses may be expected so that no more than ``left`` come, in five of six months.
+
+    They come by chance (Poisson): whoever expects as many as are allowed has more of them every second month.
+
+    >>> [round(affordable(left), 2) for left in (1.0, 5.0, 30.0)]
+    [0.38, 3.21, 25.0]
+    """
+    return left + 0.5 - math.sqrt(left + 0.25)
 
 
 def young_daly_s(snapshot_s: float, between_failures_s: float) -> float:
@@ -323,21 +363,20 @@ class Tolerance:
         if not self.settings.max_gap_s:
             return None
         current = mode_of(seen.replicas, seen.spares)
-        gaps = {
-            mode.name: gaps_per_month(mode, seen.hosts, self.rates, self.recoveries, self.settings.max_gap_s)
-            for mode in MODES
-        }
+        gaps = Gaps(seen.hosts, self.rates, self.recoveries, self.settings.max_gap_s)
         allowed = self._allowed(replicas_max)
         needed = self._needed(allowed, gaps, 1.0)
         unmet = self._unmet(gaps, needed, replicas_max)
         if _rank(needed) > _rank(current) and not self.crashes_by_itself(now_us):
             self.enough_since_us = None
-            return Choice(needed, gaps, unmet)
-        smaller = self._needed(allowed, gaps, EASILY)
-        lower = self._lower(current, smaller, now_us)
+            return Choice(needed, gaps.all(), unmet)
+        if _rank(needed) < _rank(current):
+            lower = self._lower(current, self._needed(allowed, gaps, EASILY), now_us)
+        else:
+            lower = self.enough_since_us = None
         if lower is not None:
-            return Choice(lower, gaps, unmet)
-        return Choice(current, gaps, unmet) if unmet else None
+            return Choice(lower, gaps.all(), unmet)
+        return Choice(current, gaps.all(), unmet) if unmet else None
 
     def _allowed(self, replicas_max: int) -> list[Mode]:
         low, high = self.settings.replicas_min, min(self.settings.replicas_max, replicas_max)
@@ -348,13 +387,14 @@ class Tolerance:
         """How many pauses are left of what is allowed in a month."""
         return max(self.settings.gaps_per_month - self.gaps.failures, 0.1 * self.settings.gaps_per_month)
 
-    def _needed(self, allowed: Sequence[Mode], gaps: Mapping[str, float], share: float) -> Mode:
-        enough = [mode for mode in allowed if gaps[mode.name] <= share * self.left]
-        if enough:
-            return enough[0]
+    def _needed(self, allowed: Sequence[Mode], gaps: Gaps, share: float) -> Mode:
+        limit = share * affordable(self.left)
+        enough = next((mode for mode in allowed if gaps.of(mode) <= limit), None)
+        if enough is not None:
+            return enough
         # None is good enough: the smallest of those that are about as good as can be had.
-        best = min(gaps[mode.name] for mode in allowed)
-        return next(mode for mode in allowed if gaps[mode.name] <= 1.25 * best)
+        best = min(gaps.of(mode) for mode in allowed)
+        return next(mode for mode in allowed if gaps.of(mode) <= 1.25 * best)
 
     def _lower(self, current: Mode, needed: Mode, now_us: int) -> Mode | None:
         if _rank(needed) >= _rank(current):
@@ -369,19 +409,19 @@ class Tolerance:
         self.enough_since_us = None
         return MODES[self.most]
 
-    def _unmet(self, gaps: Mapping[str, float], needed: Mode, replicas_max: int) -> str:
-        expected, wanted = gaps[needed.name], self.settings.gaps_per_month
+    def _unmet(self, gaps: Gaps, needed: Mode, replicas_max: int) -> str:
+        expected, wanted = gaps.of(needed), self.settings.gaps_per_month
         if expected <= wanted:
             return ""
         text = (
             f"{needed.name} would pause for more than {self.settings.max_gap_s:g} s about {expected:.1f} times a "
             f"month; {wanted:g} are accepted"
         )
-        larger = next((mode for mode in MODES if gaps[mode.name] <= wanted and mode.replicas > needed.replicas), None)
+        larger = next((mode for mode in MODES if gaps.of(mode) <= wanted and mode.replicas > needed.replicas), None)
         if larger is None:
             return f"{text}. No mode would meet that: look at what fails"
         limit = "budget_cores" if replicas_max < self.settings.replicas_max else "replicas_max"
-        return f"{text}. With {larger.name} it would be {gaps[larger.name]:.1f}, but {limit} does not allow them"
+        return f"{text}. With {larger.name} it would be {gaps.of(larger):.1f}, but {limit} does not allow them"
 
     @property
     def between_failures_s(self) -> float:
