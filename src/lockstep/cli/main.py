@@ -35,6 +35,7 @@ from lockstep.cli import (
     stop,
     tail,
     token,
+    why,
 )
 from lockstep.cli.output import show_error, to_stderr
 from lockstep.cli.project import Project
@@ -98,6 +99,7 @@ app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("token", rich_help_panel=_RUN)(token.token)
 app.command("status", rich_help_panel=_LOOK)(status.status)
 app.command("ledger", rich_help_panel=_LOOK)(ledger.ledger)
+app.command("why", rich_help_panel=_LOOK)(why.why)
 app.command("dead-letters", rich_help_panel=_LOOK)(dead_letters.dead_letters)
 app.command("put", rich_help_panel=_DATA)(put.put)
 app.add_typer(ingest.app, name="ingest", rich_help_panel=_DATA)

@@ -104,8 +104,9 @@ class Scaler:
             fit = self._new_fit(seen.partitions)
         for records, seconds in seen.epochs:
             fit.add(records, seconds)
-        grown = max(0, seen.backlog - self.backlog_before)
-        self.rate_per_s = (seen.records + grown) / seen.window_s
+        grown = seen.backlog - self.backlog_before
+        # What came, not what was done: a job that gets rid of a backlog does as much as it can.
+        self.rate_per_s = max(0, seen.records + grown) / seen.window_s
         self.rates.append((seen.at_us, self.rate_per_s))
         while self.rates[0][0] <= seen.at_us - self.settings.quiet_s * US_PER_S:
             self.rates.popleft()

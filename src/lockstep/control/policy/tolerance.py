@@ -17,7 +17,7 @@ from lockstep.config import PolicySettings
 from lockstep.control.policy.observations import Failure, Observation
 
 HOURS_PER_MONTH = 720.0
-DAY_H = 24.0
+HOUR_H, DAY_H = 1.0, 24.0
 SLOW_H = HOURS_PER_MONTH
 """Rates of all hosts together are remembered for a month: they are the prior of what a day tells of one host."""
 KEYS_MAX = 64
@@ -72,13 +72,11 @@ def mode_of(replicas: int, spares: int) -> Mode:
 class Rate:
     """Failures and the hours in which they could have happened, both forgotten exponentially."""
 
-    memory_h: float
     failures: float = 0.0
     hours: float = 0.0
 
-    def pass_time(self, hours: float, exposed_hours: float) -> None:
-        """So much time went by, in which failures could have happened for so many hours."""
-        kept = math.exp(-hours / self.memory_h)
+    def forget(self, kept: float, exposed_hours: float) -> None:
+        """Time went by, in which failures could have happened for so many hours; this share is still remembered."""
         self.failures *= kept
         self.hours = self.hours * kept + exposed_hours
 
@@ -101,6 +99,8 @@ class Rates:
     """By cause, over a day: a replica that fails may fail wherever it is started again."""
     slow: dict[str, Rate] = field(default_factory=dict)
     """By cause, over a month."""
+    hour: dict[str, Rate] = field(default_factory=dict)
+    """By cause, over an hour: failures come in storms, and in one a day's average says too little."""
 
     def add(self, cause: str, host: str) -> None:
         """A failure."""
@@ -110,14 +110,15 @@ class Rates:
 
     def pass_time(self, hours: float, replicas: Mapping[str, int]) -> None:
         """Time went by with so many replicas on each host."""
+        kept = [math.exp(-hours / memory_h) for memory_h in (HOUR_H, DAY_H, SLOW_H)]
         for key, rate in self.fast.items():
             cause, _, host = key.partition("@")
             there = replicas.get(host, 0)
-            rate.pass_time(hours, hours * (there if cause == PROCESS else min(1, there) if host else 1))
+            rate.forget(kept[1], hours * (there if cause == PROCESS else min(1, there) if host else 1))
         for cause in PRIORS:
             exposed = sum(replicas.values()) if cause == PROCESS else len(replicas) if cause == HOST else 1
-            for rate in self._all_hosts(cause):
-                rate.pass_time(hours, hours * exposed)
+            for rate, share in zip(self._all_hosts(cause), kept, strict=True):
+                rate.forget(share, hours * exposed)
         for host in replicas:
             self._fast(PROCESS, host)
 
@@ -132,36 +133,38 @@ class Rates:
             return failures / hours
         day, fast = self.day[cause], self.fast.get(f"{cause}@{host}")
         usual = (day.failures + DAY_H * (failures + slow.failures) / (hours + slow.hours)) / (day.hours + DAY_H)
-        return (fast.failures + DAY_H * usual) / (fast.hours + DAY_H) if fast is not None else usual
+        expected = (fast.failures + DAY_H * usual) / (fast.hours + DAY_H) if fast is not None else usual
+        # One failure is no storm yet.
+        return max(expected, (self.hour[cause].failures - 1.0) / (self.hour[cause].hours + 1.0))
 
     def _fast(self, cause: str, host: str) -> Rate:
         key = f"{cause}@{host}"
         if key not in self.fast:
-            self.fast[key] = Rate(DAY_H)
+            self.fast[key] = Rate()
             while len(self.fast) > KEYS_MAX:
                 del self.fast[min(self.fast, key=lambda one: self.fast[one].failures)]
         return self.fast[key]
 
-    def _all_hosts(self, cause: str) -> tuple[Rate, Rate]:
+    def _all_hosts(self, cause: str) -> tuple[Rate, Rate, Rate]:
         if cause not in self.slow:
-            self.day[cause], self.slow[cause] = Rate(DAY_H), Rate(SLOW_H)
-        return self.day[cause], self.slow[cause]
+            self.hour[cause], self.day[cause], self.slow[cause] = Rate(), Rate(), Rate()
+        return self.hour[cause], self.day[cause], self.slow[cause]
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
         return {
             name: {key: [rate.failures, rate.hours] for key, rate in rates.items()}
-            for name, rates in (("fast", self.fast), ("day", self.day), ("slow", self.slow))
+            for name, rates in (("fast", self.fast), ("hour", self.hour), ("day", self.day), ("slow", self.slow))
         }
 
     @staticmethod
     def from_json(kept: Mapping[str, Any]) -> Rates:
         """As it was kept."""
         made = {
-            name: {key: Rate(memory_h, float(failures), float(hours)) for key, (failures, hours) in kept[name].items()}
-            for name, memory_h in (("fast", DAY_H), ("day", DAY_H), ("slow", SLOW_H))
+            name: {key: Rate(float(failures), float(hours)) for key, (failures, hours) in kept[name].items()}
+            for name in ("fast", "hour", "day", "slow")
         }
-        return Rates(made["fast"], made["day"], made["slow"])
+        return Rates(**made)
 
 
 @dataclass
@@ -285,8 +288,8 @@ class Tolerance:
     settings: PolicySettings
     rates: Rates = field(default_factory=Rates)
     recoveries: Recoveries = field(default_factory=Recoveries)
-    gaps: Rate = field(default_factory=lambda: Rate(SLOW_H))
-    """Pauses that were too long, of late."""
+    gaps: float = 0.0
+    """Pauses that were too long, forgotten over a month."""
     suspects: list[Failure] = field(default_factory=list)
     """Errors of the job itself that may be its own fault: not counted until somebody has got past that epoch."""
     own_faults: dict[str, int] = field(default_factory=dict)
@@ -306,7 +309,7 @@ class Tolerance:
         hours = max(0, seen.at_us - self.seen_us) / US_PER_S / 3600 if self.seen_us else 0.0
         self.seen_us = seen.at_us
         self.rates.pass_time(hours, seen.replicas_by_host)
-        self.gaps.pass_time(hours, 0.0)
+        self.gaps *= math.exp(-hours / SLOW_H)
         for failure in seen.failures:
             self._note(failure)
         for recovery in seen.recoveries:
@@ -318,7 +321,7 @@ class Tolerance:
             self._forget_faults(seen.at_us)
         limit_s = self.settings.max_gap_s
         if limit_s and seen.gaps_s and not self.suspects and not self.crashes_by_itself(seen.at_us):
-            self.gaps.failures += sum(1 for gap_s in seen.gaps_s if gap_s > limit_s)
+            self.gaps += sum(1 for gap_s in seen.gaps_s if gap_s > limit_s)
 
     def _note(self, failure: Failure) -> None:
         """An error of the job's own waits: if the same comes again in that epoch, the job is at fault."""
@@ -385,7 +388,7 @@ class Tolerance:
     @property
     def left(self) -> float:
         """How many pauses are left of what is allowed in a month."""
-        return max(self.settings.gaps_per_month - self.gaps.failures, 0.1 * self.settings.gaps_per_month)
+        return max(self.settings.gaps_per_month - self.gaps, 0.1 * self.settings.gaps_per_month)
 
     def _needed(self, allowed: Sequence[Mode], gaps: Gaps, share: float) -> Mode:
         limit = share * affordable(self.left)
@@ -426,7 +429,7 @@ class Tolerance:
     @property
     def between_failures_s(self) -> float:
         """The time between failures of one replica that is to be expected, over all hosts."""
-        slow = self.rates.slow.get(PROCESS) or Rate(SLOW_H)
+        slow = self.rates.slow.get(PROCESS) or Rate()
         failures, hours = PRIORS[PROCESS]
         return (hours + slow.hours) / (failures + slow.failures) * 3600
 
@@ -435,7 +438,7 @@ class Tolerance:
         return {
             "rates": self.rates.to_json(),
             "recoveries": self.recoveries.seconds,
-            "gaps": self.gaps.failures,
+            "gaps": self.gaps,
             "suspects": [list(one) for one in self.suspects],
             "own_faults": self.own_faults,
             "failed_us": self.failed_us,
@@ -455,7 +458,7 @@ class Tolerance:
             settings,
             Rates.from_json(kept["rates"]),
             Recoveries({kind: list(map(float, seconds)) for kind, seconds in kept["recoveries"].items()}),
-            Rate(SLOW_H, float(kept["gaps"])),
+            float(kept["gaps"]),
             [Failure(*one) for one in kept["suspects"]],
             **rest,
         )

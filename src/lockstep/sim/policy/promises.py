@@ -24,8 +24,6 @@ GAINED = 1.05
 class PolicyBroken(Exception):
     """A policy did what it must never do."""
 
-    story: tuple[str, ...] = ()
-
     def __init__(self, promise: str, text: str) -> None:
         super().__init__(f"{promise}: {text}")
         self.promise = promise
@@ -77,7 +75,7 @@ class Checks:
             raise PolicyBroken("budget", f"{used} cores of {settings.budget_cores} at {now_s:.0f} s")
 
     def partitions_change(self, world: World, after: int, now_s: float) -> None:
-        """Down: nothing waits, the hour is over, and what came in it can be carried. Up: not again what did not help."""
+        """Down: nothing waits, and what came in the quiet hour is carried. Up: not again what did not help."""
         before, quiet_s = world.partitions, self.scenario.settings.quiet_s
         last_s = self.partition_changes[-1][0] if self.partition_changes else None
         if after < before:

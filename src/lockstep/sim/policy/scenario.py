@@ -109,13 +109,16 @@ def random_scenario(seed: int) -> Scenario:
         phase=draw.random(),
         noise=draw.uniform(0.01, 0.1),
         bursts_h=tuple(
-            (draw.uniform(0, hours), draw.uniform(0.2, 3), draw.uniform(1.5, 4)) for _ in range(draw.choice((0, 0, 1, 3)))
+            (draw.uniform(0, hours), draw.uniform(0.2, 3), draw.uniform(1.5, 4))
+            for _ in range(draw.choice((0, 0, 1, 3)))
         ),
         fixed_s=draw.uniform(0.02, 0.3),
         per_record_s=draw.uniform(0.0001, 0.001),
         exponent=draw.choice((1.0, 0.9, 0.7, 0.5, 0.0)),
         crashes_per_day=draw.uniform(0.2, 2.0) if failing else draw.uniform(0.0, 0.05),
-        storms_h=tuple((draw.uniform(0, hours), draw.uniform(1, 6), draw.uniform(1, 6)) for _ in range(draw.choice((1, 2))))
+        storms_h=tuple(
+            (draw.uniform(0, hours), draw.uniform(1, 6), draw.uniform(1, 6)) for _ in range(draw.choice((1, 2)))
+        )
         if kind == "bursty"
         else (),
         host_losses_per_day=draw.uniform(0.1, 0.5) if kind == "hosts" else 0.005,

@@ -15,8 +15,8 @@ from lockstep.control.policy.policy import Policy
 from lockstep.control.policy.tolerance import MODES, Mode, mode_of
 from lockstep.runtime.decide.pacing import SLACK
 from lockstep.sim.policy.fleet import US, Fleet, gaps_of
-from lockstep.sim.policy.promises import Checks, PolicyBroken
-from lockstep.sim.policy.scenario import DAY_S, HOUR_S, WINDOW_S, Scenario, Strike, random_scenario, strikes
+from lockstep.sim.policy.promises import Checks
+from lockstep.sim.policy.scenario import DAY_S, HOUR_S, WINDOW_S, Scenario, Strike, strikes
 
 RUN = RunSettings()
 LOOK_S = 60.0
@@ -141,7 +141,7 @@ class World:
         else:
             self.largest_backlog = self.backlog
         self.checks.note_load(now_s, rate)
-        # What comes while an epoch takes its time is the next one; they differ, as input that comes by chance makes them.
+        # What comes while an epoch takes its time is the next one; they differ by chance.
         busy = min(0.9, SLACK * records / WINDOW_S * cost.per_record_s)
         usual = records / WINDOW_S * max(RUN.epoch_interval_s, SLACK * cost.fixed_s / (1 - busy))
         gauss = self.draw.gauss
@@ -156,7 +156,11 @@ class World:
         fleet, scenario = self.fleet, self.scenario
         hosts = [f"h{host}" for host in fleet.host_of]
         by_host = {host: hosts.count(host) for host in hosts}
-        spare = [f"h{host}" for host in range(scenario.hosts) if f"h{host}" not in by_host and fleet.host_back_s[host] <= now_s]
+        spare = [
+            f"h{host}"
+            for host in range(scenario.hosts)
+            if f"h{host}" not in by_host and fleet.host_back_s[host] <= now_s
+        ]
         failures, fleet.failures = fleet.failures, []
         back = [one for at_s, one in fleet.recovering if at_s <= now_s]
         fleet.recovering = [one for one in fleet.recovering if one[0] > now_s]
@@ -249,19 +253,3 @@ class World:
             self.partition_hours,
             self.checks.most_changes(),
         )
-
-
-def run_seed(seed: int, scenario: Scenario | None = None) -> Result:
-    """Run one seed.
-
-    >>> run_seed(4711).replica_hours > 0
-    True
-
-    Raises :class:`PolicyBroken`, with the story in its notes.
-    """
-    world = World(seed, scenario or random_scenario(seed))
-    try:
-        return world.run()
-    except PolicyBroken as broken:
-        broken.story = tuple(world.story)
-        raise
