@@ -99,10 +99,18 @@ class Diagnoser:
             if self.windows.get(name, 0) >= WINDOWS:
                 attempts.did_not_help(action, now_us)
 
-    @property
-    def explains_pressure(self) -> bool:
-        """Whether something else than the size of the job is behind a backlog."""
-        return any(one.symptom in ("hot-key", "slow-replica", "skew") for one in self.found)
+    def explains_pressure(self, attempts: Attempts, now_us: int) -> bool:
+        """Whether something that more partitions do not help against may be behind a backlog.
+
+        From its first window on: the job would be larger before it is sure. A slow replica that nothing helped is
+        something to live with.
+        """
+        symptoms = [name.partition(" ") for name in self.windows]
+        return any(
+            symptom == "hot-key"
+            or (symptom == "slow-replica" and not attempts.is_useless(f"replace {subject}", now_us))
+            for symptom, _, subject in symptoms
+        )
 
     def to_json(self) -> dict[str, Any]:
         """What is still to be judged, as plain data."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lockstep.clock import US_PER_S
-from lockstep.runtime.spec import EXIT_DRAINED, EXIT_JOB_ERROR, EXIT_RETIRED
+from lockstep.runtime.spec import EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, EXIT_RETIRED
 from lockstep.store.protocols import COMPUTING, Cut, Published, Store
 
 SAMPLES_MAX = 16
@@ -29,7 +29,7 @@ class Failure(NamedTuple):
     cause: str
     """``process``, or ``host`` if its host was lost with it."""
     epoch: int = -1
-    """The epoch that it was in."""
+    """The epoch that it was in, as its newest word tells."""
     error: str = ""
     """The error of the job itself that it ended with; empty if it ended by anything else."""
 
@@ -73,7 +73,7 @@ class Observation:
     failures: Sequence[Failure] = ()
     recoveries: Sequence[Recovery] = ()
     gaps_s: Sequence[float] = ()
-    """Times between two publications that were longer than a few heartbeats."""
+    """Times between two publications that were longer than two heartbeats."""
     published_epoch: int = -1
 
 
@@ -93,7 +93,7 @@ class StoreWatch:
 
     def __init__(self, store: Store, now_us: int, heartbeat_s: float) -> None:
         self._store = store
-        self._gap_s = 3 * heartbeat_s
+        self._gap_s = 2 * heartbeat_s
         self._looked_us = now_us
         events = store.events(limit=10_000)
         self._event = events[-1][0] if events else 0
@@ -154,7 +154,8 @@ class StoreWatch:
         failures: list[Failure] = []
         recoveries: list[Recovery] = []
         events = self._store.events(self._event, EVENTS_MAX)
-        lost = {found[1] for *_, kind, _, text in events if kind == "agent-lost" and (found := _HOST.search(text))}
+        told = " ".join(text for *_, kind, _, text in events if kind == "agent-lost")
+        lost = {host for host in self._hosts.values() if host and re.search(rf"\b{re.escape(host)}\b", told)}
         for number, at_us, kind, replica, text in events:
             self._event = number
             if kind == "replica-failed":
@@ -171,17 +172,13 @@ class StoreWatch:
         self, at_us: int, replica: str, text: str, working: Mapping[str, int], lost: set[str]
     ) -> Failure | None:
         found = re.fullmatch(r"exit code (-?\d+)", text)
-        code = int(found[1]) if found else 1
-        error = self._errors.pop(replica, "")
+        code = int(found[1]) if found else EXIT_FAILED
+        error = self._errors.pop(replica, "") or "an error of the job"
         if code in (EXIT_DRAINED, EXIT_RETIRED):
             return None
         host = self._hosts.get(replica, "")
-        cause = "host" if host and host in lost else "process"
-        at_fault = error if code == EXIT_JOB_ERROR else ""
-        return Failure(at_us, replica, host, cause, working.get(replica, -1), at_fault or ("", "job error")[code == 10])
-
-
-_HOST = re.compile(r"\b(?:host|agent) (?:of )?(\S+?)[\s,:;]")
+        cause = "host" if host in lost else "process"
+        return Failure(at_us, replica, host, cause, working.get(replica, -1), error if code == EXIT_JOB_ERROR else "")
 
 
 def loads_between(before: Cut, after: Cut) -> dict[str, int]:

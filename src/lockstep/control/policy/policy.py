@@ -156,7 +156,9 @@ class Policy:
         most = min(self._settings.partitions_max, max(1, seen.cores))
         most = min(most, budget // max(1, seen.replicas)) if budget else most
         size = self.scaler.wanted(most, self.attempts, now_us)
-        if size is None or (size.partitions > seen.partitions and self.diagnoser.explains_pressure):
+        if size is None:
+            return []
+        if size.partitions > seen.partitions and self.diagnoser.explains_pressure(self.attempts, now_us):
             return []
         return self._size_change(size, seen)
 
