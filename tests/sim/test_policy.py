@@ -35,7 +35,7 @@ def checked(tally: Tally, failure: Failure | None) -> None:
 
 
 def test_a_slice_of_seeds_breaks_no_promise_and_meets_what_is_asked() -> None:
-    checked(*run_chunk(Wish(), 0, 150))
+    checked(*run_chunk(Wish(), 0, 100))
 
 
 @pytest.mark.long
@@ -54,7 +54,7 @@ def test_a_planted_bug_is_found_by_the_promise_that_it_breaks(bug: Bug) -> None:
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.promise in OVER_ALL_SEEDS], ids=lambda bug: bug.name)
 def test_a_bug_that_shows_in_all_seeds_together_is_found_there(bug: Bug) -> None:
-    tally, failure = run_chunk(Wish(bug.name), 0, 100)
+    tally, failure = run_chunk(Wish(bug.name), 0, 60)
     assert failure is None
     assert tally.violation.partition(":")[0] == FOUND_BY[bug.name] == bug.promise
 

@@ -90,6 +90,8 @@ class Scaler:
     """When the job last had so many partitions."""
     trial: Trial | None = None
     seen: Observation | None = None
+    cost: Cost | None = None
+    """With the partitions that there are; None while it is not known."""
     rate_per_s: float = 0.0
     backlog_before: int = 0
 
@@ -111,7 +113,8 @@ class Scaler:
         while self.rates[0][0] <= seen.at_us - self.settings.quiet_s * US_PER_S:
             self.rates.popleft()
         self._note_day(seen.at_us)
-        self._note_need(seen, fit.cost(), grew=grown > 0)
+        self.cost = fit.cost()
+        self._note_need(seen, self.cost, grew=grown > 0)
         self.seen, self.backlog_before = seen, seen.backlog
 
     def _new_fit(self, partitions: int) -> CostFit:
@@ -160,7 +163,7 @@ class Scaler:
     @property
     def utilisation(self) -> float | None:
         """The share of the capacity that is used; None while the cost is not known."""
-        return self._utilisation(self.fits[self.seen.partitions].cost()) if self.seen is not None else None
+        return self._utilisation(self.cost)
 
     def judged(self) -> tuple[Trial, float] | None:
         """A change that has had its time, and how many times the capacity before it gives; what was seen is learned."""
@@ -168,7 +171,7 @@ class Scaler:
         if trial is None or seen is None:
             return None
         trial.windows += 1
-        cost = self.fits[seen.partitions].cost()
+        cost = self.cost
         if trial.windows < SETTLE_WINDOWS or cost is None or cost.error > EXACT:
             self.trial = trial if trial.windows < JUDGE_WINDOWS_MAX else None
             return None
@@ -192,8 +195,7 @@ class Scaler:
 
     def wanted(self, partitions_max: int, attempts: Attempts, now_us: int) -> Size | None:
         """The size that the job should have, if it is another one; ``partitions_max`` is what may be had."""
-        seen = self.seen
-        cost = self.fits[seen.partitions].cost() if seen is not None else None
+        seen, cost = self.seen, self.cost
         if seen is None or cost is None:
             return None
         if self.need_windows >= self.settings.windows_up:
@@ -232,10 +234,10 @@ class Scaler:
             return None
         most = self.most_of_the_hour()
         load = max(most, self._ahead_per_s(now_us))
-        sizes = range(self.settings.partitions_min, int(SMALLER * seen.partitions) + 1)
-        aim = self.settings.utilisation
-        size = next((size for size in sizes if load <= aim * self._certain_with(size, cost, now_us)), None)
-        if size is None:
+        size, aim = int(SMALLER * seen.partitions) + 1, self.settings.utilisation
+        while size > self.settings.partitions_min and load <= aim * self._certain_with(size - 1, cost, now_us):
+            size -= 1
+        if size > SMALLER * seen.partitions:
             return None
         why = (
             f"for {self.settings.quiet_s / 60:.0f} minutes nothing waited, and no more than {most:,.0f} records/s came "

@@ -101,15 +101,19 @@ class Rates:
     """By cause, over a month."""
     hour: dict[str, Rate] = field(default_factory=dict)
     """By cause, over an hour: failures come in storms, and in one a day's average says too little."""
+    known: dict[tuple[str, str], float] = field(default_factory=dict, repr=False, compare=False)
+    """What was computed since the last change: several modes ask for the same."""
 
     def add(self, cause: str, host: str) -> None:
         """A failure."""
+        self.known.clear()
         self._fast(cause, host).failures += 1.0
         for rate in self._all_hosts(cause):
             rate.failures += 1.0
 
     def pass_time(self, hours: float, replicas: Mapping[str, int]) -> None:
         """Time went by with so many replicas on each host."""
+        self.known.clear()
         kept = [math.exp(-hours / memory_h) for memory_h in (HOUR_H, DAY_H, SLOW_H)]
         for key, rate in self.fast.items():
             cause, _, host = key.partition("@")
@@ -123,10 +127,14 @@ class Rates:
             self._fast(PROCESS, host)
 
     def per_h(self, cause: str, host: str) -> float:
-        """Failures to be expected in an hour.
+        """Failures to be expected in an hour."""
+        found = self.known.get((cause, host))
+        if found is None:
+            found = self.known[cause, host] = self._per_h(cause, host)
+        return found
 
-        A day of this host, with a day of all hosts as its prior, and that has the month before.
-        """
+    def _per_h(self, cause: str, host: str) -> float:
+        """A day of this host, with a day of all hosts as its prior, and that has the month before."""
         failures, hours = PRIORS[cause]
         slow = self.slow.get(cause)
         if slow is None:
@@ -164,7 +172,7 @@ class Rates:
             name: {key: Rate(float(failures), float(hours)) for key, (failures, hours) in kept[name].items()}
             for name in ("fast", "hour", "day", "slow")
         }
-        return Rates(**made)
+        return Rates(made["fast"], made["day"], made["slow"], made["hour"])
 
 
 @dataclass
@@ -177,9 +185,11 @@ class Recoveries:
     """
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    known: dict[tuple[float, str], float] = field(default_factory=dict, repr=False, compare=False)
 
     def add(self, kind: str, seconds: float) -> None:
         """One was seen."""
+        self.known.clear()
         known = self.seconds.setdefault(kind, [])
         known.append(seconds)
         del known[:-RECOVERIES_MAX]
@@ -191,8 +201,12 @@ class Recoveries:
 
     def longer_than(self, limit_s: float, kind: str) -> float:
         """The share of them that takes longer; what is usual counts as one."""
-        known = self.seconds.get(kind, ())
-        return (int(USUAL_S[kind] > limit_s) + sum(1 for one in known if one > limit_s)) / (1 + len(known))
+        share = self.known.get((limit_s, kind))
+        if share is None:
+            seen = self.seconds.get(kind, ())
+            share = (int(USUAL_S[kind] > limit_s) + sum(1 for one in seen if one > limit_s)) / (1 + len(seen))
+            self.known[limit_s, kind] = share
+        return share
 
 
 @dataclass(frozen=True)

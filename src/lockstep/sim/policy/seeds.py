@@ -18,7 +18,7 @@ MET_MIN = 0.95
 """The share of seeds in which what was asked for is met, of those in which some fixed choice would have."""
 COST_MAX = 1.15
 """Replica-hours of all those seeds, against those of the cheapest fixed choice that meets the target, in hindsight."""
-SEEDS_MIN = 100
+SEEDS_MIN = 60
 """Shares of fewer seeds are chance."""
 BEHIND_MAX = 0.05
 """A job that is behind for a larger share of its time, although a larger one would not be, was sized wrongly."""
