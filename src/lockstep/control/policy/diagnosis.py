@@ -87,9 +87,9 @@ class Diagnoser:
         pending = self.tried
         return [one for one in self.found if one.action not in pending and not attempts.is_useless(one.action, now_us)]
 
-    def trying(self, one: Diagnosis, now_us: int) -> None:
-        """Its resolution is carried out: look later whether the symptom has gone."""
-        self.tried[one.action] = (_name(one), now_us)
+    def trying(self, symptom: str, resolution: Replace, now_us: int) -> None:
+        """A resolution is carried out: look later whether the symptom has gone."""
+        self.tried[f"replace {resolution.replica}"] = (f"{symptom} {resolution.replica}", now_us)
 
     def _judge(self, attempts: Attempts, now_us: int) -> None:
         for action, (name, at_us) in list(self.tried.items()):

@@ -12,7 +12,7 @@ from lockstep.control.policy.attempts import Attempts
 from lockstep.control.policy.decisions import DECISIONS_MAX, Advise, Decision, Operation, Replace, Rescale
 from lockstep.control.policy.diagnosis import Diagnoser, Diagnosis
 from lockstep.control.policy.observations import Observation
-from lockstep.control.policy.scaling import HELPED, MORE_PARTITIONS, Scaler, Size
+from lockstep.control.policy.scaling import MORE_PARTITIONS, Scaler, Size
 from lockstep.control.policy.tolerance import Choice, Tolerance, mode_of
 
 FORMAT = 1
@@ -74,6 +74,8 @@ class Policy:
             elif self._under_way is None:
                 self._under_way = decision
                 made.append(decision)
+                if isinstance(decision.operation, Replace):
+                    self.diagnoser.trying(decision.kind, decision.operation, now_us)
         self.decisions = [*self.decisions, *made][-DECISIONS_MAX:] if made else self.decisions
         return made
 
@@ -146,10 +148,7 @@ class Policy:
             return Decision(one.symptom, now_us, what, one.why, Advise(what), one.inputs)
         if isinstance(one.resolution, Advise):
             return Decision(one.symptom, now_us, one.resolution.text, one.why, one.resolution, one.inputs)
-        made = self._made(one.symptom, f"replace {one.subject}", one.why, one.resolution, one.inputs, mode)
-        if not made.is_advice and self._under_way is None:
-            self.diagnoser.trying(one, now_us)
-        return made
+        return self._made(one.symptom, one.action, one.why, one.resolution, one.inputs, mode)
 
     def _about_size(self, seen: Observation, now_us: int) -> list[Decision]:
         budget = self._settings.budget_cores
@@ -196,9 +195,9 @@ class Policy:
         judged = self.scaler.judged() if self._is_whole and self.scaler.trial is not None else None
         if judged is None:
             return
-        trial, gained = judged
+        trial, gained, helped = judged
         what = f"capacity is {gained:.2g} times what it was with {trial.before} partitions"
-        if trial.after > trial.before and gained < HELPED:
+        if trial.after > trial.before and not helped:
             self.attempts.did_not_help(MORE_PARTITIONS, now_us)
             what += ": it did not help, and is not tried again for a day"
         wish = Rescale(partitions=trial.after)

@@ -33,13 +33,15 @@ much, or a rising day would cost a step for every partition."""
 SMALLER = 0.8
 """Taking away less than a fifth is not worth a change."""
 HELPED = 1.1
-"""More partitions have helped if the capacity grew by a tenth at least."""
+"""More partitions have helped if the capacity grew by a tenth at least,"""
+HELPED_SHARE = 0.3
+"""and by this share of what was expected."""
 SETTLE_WINDOWS = 5
 """Windows after a change until it is judged."""
 JUDGE_WINDOWS_MAX = 60
 """If it is still not known by then what it gave, nothing is learned from it."""
-EXACT = 0.1
-"""What a change gave is known if both costs per record are known to a tenth."""
+EXACT = 0.05
+"""What a change gave is known if both costs per record are known to a twentieth."""
 INEXACT_WINDOWS_MAX = 6
 """For so many windows a job in need waits for that; a larger size is better than none."""
 MORE_PARTITIONS = "more partitions"
@@ -165,8 +167,11 @@ class Scaler:
         """The share of the capacity that is used; None while the cost is not known."""
         return self._utilisation(self.cost)
 
-    def judged(self) -> tuple[Trial, float] | None:
-        """A change that has had its time, and how many times the capacity before it gives; what was seen is learned."""
+    def judged(self) -> tuple[Trial, float, bool] | None:
+        """A change that has had its time, how many times the capacity before it gives, and whether that is enough.
+
+        What was seen is learned.
+        """
         trial, seen = self.trial, self.seen
         if trial is None or seen is None:
             return None
@@ -178,10 +183,12 @@ class Scaler:
         self.trial = None
         gained = trial.cost_before.per_record_s / cost.per_record_s
         grown = min(trial.after, seen.cores) / max(1, min(trial.before, seen.cores))
+        expected = grown**self.exponent
         if grown != 1.0:
             self.exponent = min(1.0, max(0.0, math.log(gained) / math.log(grown)))
         # People ask for capacity, not for the cost of a record.
-        return trial, self._capacity_per_s(cost) / max(1e-9, self._capacity_per_s(trial.cost_before))
+        more = self._capacity_per_s(cost) / max(1e-9, self._capacity_per_s(trial.cost_before))
+        return trial, more, more >= max(HELPED, 1 + HELPED_SHARE * (expected - 1))
 
     def _capacity_per_s(self, cost: Cost) -> float:
         return cost.capacity_per_s(self.run.epoch_target_s, self.run.epoch_interval_s)
