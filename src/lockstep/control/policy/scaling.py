@@ -38,10 +38,12 @@ HELPED_SHARE = 0.3
 """and by this share of what was expected."""
 SETTLE_WINDOWS = 5
 """Windows after a change until it is judged."""
-JUDGE_WINDOWS_MAX = 60
+JUDGE_WINDOWS_MAX = 40
 """If it is still not known by then what it gave, nothing is learned from it."""
 EXACT = 0.05
-"""What a change gave is known if both costs per record are known to a twentieth."""
+"""A cost per record that is known to a twentieth is known well enough for anything."""
+CLOSE_SHARE = 0.2
+"""What a change gave is known if both costs together are known to this share of what was expected of it."""
 INEXACT_WINDOWS_MAX = 6
 """For so many windows a job in need waits for that; a larger size is better than none."""
 MORE_PARTITIONS = "more partitions"
@@ -131,8 +133,7 @@ class Scaler:
         known = self.fits[before.partitions].cost()
         # What was known of this size is old: the job's data may have changed since.
         self.fits.pop(now.partitions, None)
-        is_exact = known is not None and known.error <= EXACT
-        self.trial = Trial(before.partitions, now.partitions, known) if known is not None and is_exact else None
+        self.trial = Trial(before.partitions, now.partitions, known) if known is not None else None
         self.left_us[before.partitions] = now.at_us
         times = self.ups_us if now.partitions > before.partitions else self.downs_us
         times.append(now.at_us)
@@ -176,19 +177,21 @@ class Scaler:
         if trial is None or seen is None:
             return None
         trial.windows += 1
-        cost = self.cost
-        if trial.windows < SETTLE_WINDOWS or cost is None or cost.error > EXACT:
+        grown = min(trial.after, seen.cores) / max(1, min(trial.before, seen.cores))
+        expected = grown**self.exponent
+        cost, before = self.cost, trial.cost_before
+        error = math.hypot(cost.error, before.error) if cost is not None else math.inf
+        close = error <= max(EXACT, CLOSE_SHARE * abs(expected - 1))
+        if cost is None or trial.windows < SETTLE_WINDOWS or not close:
             self.trial = trial if trial.windows < JUDGE_WINDOWS_MAX else None
             return None
         self.trial = None
-        gained = trial.cost_before.per_record_s / cost.per_record_s
-        grown = min(trial.after, seen.cores) / max(1, min(trial.before, seen.cores))
-        expected = grown**self.exponent
-        if grown != 1.0:
-            self.exponent = min(1.0, max(0.0, math.log(gained) / math.log(grown)))
-        # People ask for capacity, not for the cost of a record.
-        more = self._capacity_per_s(cost) / max(1e-9, self._capacity_per_s(trial.cost_before))
-        return trial, more, more >= max(HELPED, 1 + HELPED_SHARE * (expected - 1))
+        if grown != 1.0 and error <= 2 * EXACT:
+            gained = math.log(before.per_record_s / cost.per_record_s)
+            self.exponent = min(1.0, max(0.0, gained / math.log(grown)))
+        # People ask for capacity, not for the cost of a record. In doubt it did not help: half of the error is doubt.
+        more = self._capacity_per_s(cost) / max(1e-9, self._capacity_per_s(before))
+        return trial, more, more * (1 - error / 2) >= max(HELPED, 1 + HELPED_SHARE * (expected - 1))
 
     def _capacity_per_s(self, cost: Cost) -> float:
         return cost.capacity_per_s(self.run.epoch_target_s, self.run.epoch_interval_s)
@@ -215,7 +218,7 @@ class Scaler:
     def _larger(self, seen: Observation, cost: Cost, most: int, attempts: Attempts, now_us: int) -> Size | None:
         if self.trial is not None or attempts.is_useless(MORE_PARTITIONS, now_us):
             return None  # what the last step gave comes first
-        if cost.error > EXACT and self.need_windows < self.settings.windows_up + INEXACT_WINDOWS_MAX:
+        if cost.error > 2 * EXACT and self.need_windows < self.settings.windows_up + INEXACT_WINDOWS_MAX:
             return None
         expected = max(self.need_per_s, min(self._ahead_per_s(now_us), 4 * self.need_per_s))
         if any(now_us - at_us < AHEAD_HOURS * HOUR_US for at_us in self.ups_us):
@@ -237,6 +240,8 @@ class Scaler:
         return Size(size, why, self._inputs(cost, load, now_us), wanted)
 
     def _smaller(self, seen: Observation, cost: Cost, now_us: int) -> Size | None:
+        if self.trial is not None:
+            return None  # what the last step gave comes first
         if sum(1 for at_us in self.downs_us if now_us - at_us < DAY_US) >= self.settings.scale_downs_per_day:
             return None
         most = self.most_of_the_hour()
