@@ -76,6 +76,7 @@ def _settings_page() -> str:
         ("`[run]`", config.RunSettings),
         ("`[spark]`", config.SparkSettings),
         ("`[hosts]`", config.HostSettings),
+        ("`[policy]`", config.PolicySettings),
     ):
         parts += [f"## {title}", "", _text(inspect.getdoc(cls) or ""), "", "| name | default | |", "|---|---|---|"]
         texts = _field_texts(cls)

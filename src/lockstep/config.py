@@ -24,6 +24,7 @@ def _seconds(value: object) -> object:
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
 """A number of seconds, or a duration as people write it ("200 ms")."""
 BootShare = Literal["idle", "gentle", "duty"]
+PolicyMode = Literal["off", "advise", "auto"]
 
 
 class _Strict(BaseModel):
@@ -202,6 +203,56 @@ class HostSettings(_Strict):
         return self
 
 
+class PolicySettings(_Strict):
+    """What a job decides about its own shape, and what matters to you. `lockstep why` tells what was decided."""
+
+    scaling: PolicyMode = "advise"
+    """Whether partitions follow the load: never, as advice in `lockstep why`, or by themselves (`auto`). The same holds
+    for moving a replica that is slower than the others."""
+    tolerance: PolicyMode = "advise"
+    """Whether replicas and spares follow the failures that are seen, so that what you ask below is met. Nothing is
+    decided while `max_gap_s` is 0."""
+    window_s: Seconds = 60.0
+    """How often the job is looked at; what is measured in between counts as one."""
+    utilisation: float = Field(default=0.65, gt=0, lt=1)
+    """The share of its capacity that a job is sized for: the rest takes bursts, and what waits after a failure."""
+    utilisation_max: float = Field(default=0.8, gt=0, lt=1)
+    """More than this counts as need. Between the two nothing is changed."""
+    windows_up: int = Field(default=2, ge=1)
+    """After so many windows of need in a row a job is made larger, in one step to the right size."""
+    quiet_s: Seconds = 3600.0
+    """A job is made smaller after so long without need, backlog or failure, and by the most that came in that time."""
+    scale_downs_per_day: int = Field(default=3, ge=0)
+    """How often a day partitions may be taken away: what is not taken away is there when the load is back."""
+    partitions_min: int = Field(default=1, ge=1)
+    """Never fewer partitions than this."""
+    partitions_max: int = Field(default=64, ge=1)
+    """Nor more than this, nor more than there are cores for."""
+    max_gap_s: Seconds = 0.0
+    """How long the output may pause without anybody minding. 0: nothing is asked, and replicas stay as they are."""
+    gaps_per_month: float = Field(default=1.0, gt=0)
+    """How many longer pauses in 30 days are acceptable. The smallest mode that meets it is taken: one replica, one with
+    a warm spare, two, three."""
+    replicas_min: int = Field(default=1, ge=1, le=16)
+    """Never fewer replicas than this."""
+    replicas_max: int = Field(default=3, ge=1, le=16)
+    """Nor more than this, whatever the failures are."""
+    budget_cores: int = Field(default=0, ge=0)
+    """Replicas times partitions stay within it. 0: no limit."""
+
+    @model_validator(mode="after")
+    def _limits_are_in_order(self) -> PolicySettings:
+        pairs = (("replicas_min", "replicas_max"), ("partitions_min", "partitions_max"))
+        for low, high in (*pairs, ("utilisation", "utilisation_max")):
+            if getattr(self, low) > getattr(self, high):
+                raise ValueError(f"{low} is more than {high}")
+        if self.window_s <= 0 or self.window_s > self.quiet_s:
+            raise ValueError("window_s is more than 0, and at most quiet_s")
+        if 0 < self.budget_cores < self.replicas_min * self.partitions_min:
+            raise ValueError("budget_cores is less than replicas_min times partitions_min")
+        return self
+
+
 class Settings(_Strict):
     """All of `lockstep.toml`: where things are, and the tables below."""
 
@@ -217,6 +268,7 @@ class Settings(_Strict):
     spark: SparkSettings = SparkSettings()
     replica: Mapping[str, ReplicaSettings] = Field(default_factory=dict)
     hosts: HostSettings = HostSettings()
+    policy: PolicySettings = PolicySettings()
 
     def spark_of(self, replica: str) -> SparkSettings:
         """Spark's settings for one replica: the common ones with its own on top."""
@@ -259,7 +311,8 @@ def load_settings(
             "LS0006",
             "a setting is not valid",
             why="; ".join(lines),
-            hint=f"look at [run], [spark], [hosts] and [replica.*] in {CONFIG_FILE}, and at the options of Job(...).",
+            hint=f"look at [run], [spark], [hosts], [policy] and [replica.*] in {CONFIG_FILE}, and at the options of "
+            "Job(...).",
         ) from None
 
 

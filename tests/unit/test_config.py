@@ -33,3 +33,26 @@ def test_a_setting_of_a_replica_that_nobody_knows_is_refused_when_it_is_read(tmp
     with pytest.raises(EnvironmentError_, match="memory") as refused:
         load_settings(tmp_path)
     assert refused.value.code == "LS0006"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("replicas_min = 3\nreplicas_max = 2", "replicas_min is more than replicas_max"),
+        ("utilisation = 0.9", "utilisation is more than utilisation_max"),
+        ("budget_cores = 1\nreplicas_min = 2", "budget_cores is less than"),
+        ('window_s = "2 hours"', "at most quiet_s"),
+        ('scaling = "sometimes"', "policy.scaling"),
+        ("replica_max = 2", "policy.replica_max"),
+    ],
+)
+def test_a_policy_that_contradicts_itself_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "lockstep.toml").write_text(f"[policy]\n{text}\n", encoding="utf-8")
+    with pytest.raises(EnvironmentError_, match=says):
+        load_settings(tmp_path)
+
+
+def test_a_policy_says_what_matters(tmp_path: Path) -> None:
+    (tmp_path / "lockstep.toml").write_text('[policy]\nmax_gap_s = "500 ms"\nscaling = "auto"\n', encoding="utf-8")
+    policy = load_settings(tmp_path).policy
+    assert (policy.max_gap_s, policy.scaling, policy.tolerance) == (0.5, "auto", "advise")

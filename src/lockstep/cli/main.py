@@ -42,6 +42,7 @@ from lockstep.cli import (
     stop,
     tail,
     token,
+    why,
 )
 from lockstep.cli.output import show_error, to_stderr
 from lockstep.cli.project import Project
@@ -127,6 +128,7 @@ app.command("events", rich_help_panel=_LOOK)(looking.events)
 app.command("logs", rich_help_panel=_LOOK)(looking.logs)
 app.command("query", rich_help_panel=_LOOK)(query.query)
 app.command("ledger", rich_help_panel=_LOOK)(ledger.ledger)
+app.command("why", rich_help_panel=_LOOK)(why.why)
 app.command("dead-letters", rich_help_panel=_LOOK)(dead_letters.dead_letters)
 app.command("put", rich_help_panel=_DATA)(put.put)
 app.add_typer(ingest.app, name="ingest", rich_help_panel=_DATA)

@@ -43,6 +43,9 @@ def sim(
             show_default=False,
         ),
     ] = 0,
+    policy: Annotated[
+        bool, typer.Option("--policy", help="Simulate days of load and failures, for what a job decides about itself.")
+    ] = False,
     plant: Annotated[
         str, typer.Option(metavar="BUG", help="Plant a bug, to see which promise breaks.", show_default=False)
     ] = "",
@@ -64,6 +67,9 @@ def sim(
     coordination service ends their sessions, others take their place, and it comes back with zombies. The store is then
     a model of ZooKeeper.
 
+    With --policy the decisions of [policy] are simulated: days of load, crashes, storms of them and lost hosts, in
+    coarse steps. Checked is what a policy must never do, how often what was asked for is met, and what that costs.
+
     [bold]Examples[/bold]
 
       lockstep sim --seed 4711 --trace
@@ -75,7 +81,13 @@ def sim(
       lockstep sim --plant unbounded-lead
 
       lockstep sim --hosts 3 --plant zombie-publishes
+
+      lockstep sim --policy --seeds 10000
     """
+    if policy:
+        raise typer.Exit(
+            _policy(seed, seeds, first, jobs, plant, trace=trace, bugs=bugs, fixed=(replicas, hosts, changed))
+        )
     if bugs:
         _list_bugs()
         return
@@ -85,6 +97,34 @@ def sim(
     if seed is not None and seeds is None:
         raise typer.Exit(_run_one(wish, seed, trace=trace))
     raise typer.Exit(_explore(wish, first if seed is None else seed, seeds or _SEEDS, jobs))
+
+
+def _policy(
+    seed: int | None,
+    seeds: int | None,
+    first: int,
+    jobs: int,
+    plant: str,
+    *,
+    trace: bool,
+    bugs: bool,
+    fixed: tuple[object, ...],
+) -> int:
+    from lockstep.cli.sim_policy import explore_policies, list_bugs, policy_wish, run_one
+
+    if any(fixed) or (trace and seed is None):
+        raise EnvironmentError_(
+            "LS0016",
+            "--policy draws its scenarios from the seed alone",
+            hint="leave --replicas, --hosts and --with out; --trace tells of one seed, named with --seed.",
+        )
+    if bugs:
+        list_bugs()
+        return 0
+    wish = policy_wish(plant)
+    if seed is not None and seeds is None:
+        return run_one(wish, seed, trace=trace)
+    return explore_policies(wish, first if seed is None else seed, seeds or _SEEDS, jobs)
 
 
 def _list_bugs() -> None:

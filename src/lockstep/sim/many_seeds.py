@@ -5,11 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from lockstep.runtime.spark.boot import end_with_parent
 from lockstep.sim.one_seed import Failure, try_seed
@@ -22,6 +23,7 @@ CHUNK = 25
 """Seeds that a process is given at once: about half a second of work."""
 _AHEAD = 3
 """Chunks waiting per process: enough to keep it busy, few enough to stop soon."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def explore(wish: Wish, first: int, count: int, jobs: int) -> Iterator[tuple[int
     """After each piece of work: how many seeds were run so far, and the first failure, which ends it."""
     chunks = [(start, min(CHUNK, first + count - start)) for start in range(first, first + count, CHUNK)]
     done = 0
-    answers = _in_processes(wish, chunks, jobs) if jobs > 1 else (run_chunk(wish, *chunk) for chunk in chunks)
+    answers = in_processes(partial(run_chunk, wish), chunks, jobs)
     for ran, failure in answers:
         done += ran
         yield done, failure
@@ -95,16 +97,19 @@ def run_chunk(wish: Wish, first: int, count: int) -> tuple[int, Failure | None]:
     return count, None
 
 
-def _in_processes(wish: Wish, chunks: list[tuple[int, int]], jobs: int) -> Iterator[tuple[int, Failure | None]]:
+def in_processes(work: Callable[[int, int], T], chunks: Iterable[tuple[int, int]], jobs: int) -> Iterator[T]:
     """In the order of the seeds, so that the first failing one is found and not just any."""
+    if jobs == 1:
+        yield from (work(*chunk) for chunk in chunks)
+        return
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_belong_to_the_parent)
-    waiting: deque[Future[tuple[int, Failure | None]]] = deque()
+    waiting: deque[Future[T]] = deque()
     todo = iter(chunks)
     try:
         while True:
             while len(waiting) < jobs * _AHEAD and (chunk := next(todo, None)) is not None:
-                waiting.append(pool.submit(run_chunk, wish, *chunk))
+                waiting.append(pool.submit(work, *chunk))
             if not waiting:
                 return
             yield waiting.popleft().result()
