@@ -23,6 +23,7 @@ from lockstep.connect.specs import DeltaSink, FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.agents import AgentProcesses, Directory, Found, end_others, sorted_out
 from lockstep.control.aside import Aside
+from lockstep.control.checkpoints import settle_checkpoints
 from lockstep.control.claiming import Claim, claim_anywhere, claim_here, runs_already
 from lockstep.control.compacting import Compactor
 from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned
@@ -44,6 +45,7 @@ from lockstep.plan.loops import loop_journal
 from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.desired_run import DesiredRun, note_desired, note_stopped, wanted_run
 from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.state.checkpoints_at_address import standings_at
 from lockstep.runtime.state.folders import standings
 from lockstep.runtime.state.recovery import state_at
 from lockstep.runtime.steps import run
@@ -118,7 +120,11 @@ def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, ho
     follow_plan(store, graph)
     check_end(store, graph, settings)
     settle_order(store, graph, settings.run)
-    settings = settings.model_copy(update={"journals": settle_journals(store, graph.name, settings.journals)})
+    settled = {
+        "journals": settle_journals(store, graph.name, settings.journals),
+        "checkpoints": settle_checkpoints(store, graph.name, settings.checkpoints),
+    }
+    settings = settings.model_copy(update=settled)
     folder = job_folder(home, graph.name)
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, folder / TABLES)
@@ -186,14 +192,17 @@ def _supervisor(
     end_others(found.others, processes.running, store)
     run(retire(store, found.replicas))
     stages = len(graph.stages)
-    if isinstance(agents, JobAgent):
+    if settings.checkpoints:
+        at = standings_at(settings.checkpoints, stages)
+    elif isinstance(agents, JobAgent):
         at = list(standings(job_folder(project / STORE_FOLDER, graph.name), stages).values())
     else:
         at = processes.standings(stages)
     note_version(store, graph.version(order.code_hash), at)
     forget_removed(store, settings)
     home = project / STORE_FOLDER
-    place = Place(project, home, graph.name, address=order.store, journals=settings.journals)
+    shared = settings.checkpoints
+    place = Place(project, home, graph.name, address=order.store, journals=settings.journals, shared=shared)
     sources, sinks = _sides(graph, place)
     run(sweep(store, sinks.values(), found.replicas))
     for side in sources.values():

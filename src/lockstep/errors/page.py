@@ -31,6 +31,7 @@ _AREAS = (
     "ls06_executors",
     "ls06_tools",
     "ls06_transfer",
+    "ls07",
 )
 
 

@@ -86,6 +86,12 @@ class RunError(LockstepError):
     area = "LS06"
 
 
+class PlaceError(LockstepError):
+    """LS07xx: checkpoints at addresses."""
+
+    area = "LS07"
+
+
 _WIRE_START = "<<lockstep-error "
 _WIRE_END = ">>"
 _AREAS = (
@@ -96,6 +102,7 @@ _AREAS = (
     StoreError,
     ConnectError,
     RunError,
+    PlaceError,
 )
 
 

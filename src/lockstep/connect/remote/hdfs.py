@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -119,6 +120,55 @@ class Hdfs:
     def remove(self, key: str) -> None:
         """Remove a file; an empty folder is left."""
         self._ask("DELETE", key, "DELETE", recursive="false")
+
+    def size(self, key: str) -> int:
+        """The bytes of a file."""
+        said = self._ask("GET", key, "GETFILESTATUS")["FileStatus"]
+        if said["type"] != "FILE":
+            raise FileNotFoundError(errno.ENOENT, "this is no file", f"{self._address}/{key}")
+        return int(said["length"])
+
+    def files(self, folder: str) -> list[str]:
+        """Every file below a folder, one listing for each folder."""
+        found: list[str] = []
+        waiting = [""]
+        while waiting:
+            inside = waiting.pop()
+            try:
+                said = self._ask("GET", f"{folder}/{inside}".rstrip("/"), "LISTSTATUS")["FileStatuses"]["FileStatus"]
+            except FileNotFoundError:
+                continue  # removed meanwhile, or never there
+            for one in said:
+                name = f"{inside}/{one['pathSuffix']}".lstrip("/")
+                (found if one["type"] == "FILE" else waiting).append(name)
+        return found
+
+    def replace(self, key: str, temporary: str, data: bytes) -> None:
+        """Written aside, then renamed over what is there.
+
+        If the answer to the rename was lost, the next attempt finds nothing to rename: then it is done.
+        """
+        self.write(temporary, BytesIO(data))
+        with suppress(FileNotFoundError):
+            self._ask("PUT", temporary, "RENAME", destination=f"/{key}", renameoptions="OVERWRITE")
+
+    def copy(self, key: str, target: str) -> None:
+        """HDFS copies nothing by itself: the bytes pass through this host's temporary folder."""
+        with tempfile.TemporaryFile() as content:
+            self.read(key, content)
+            self.write(target, content)
+
+    def move_folder(self, folder: str, target: str) -> bool:
+        """HDFS renames a folder in one act, whatever is in it; whoever writes by its old name does not find it."""
+        self._ask("PUT", target.rpartition("/")[0], "MKDIRS")
+        if not self._ask("PUT", folder, "RENAME", destination=f"/{target}")["boolean"]:
+            # It is told twice if the answer to the first attempt was lost: then it is done.
+            self._ask("GET", target, "GETFILESTATUS")
+        return True
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove it with all that is in it."""
+        self._ask("DELETE", folder, "DELETE", recursive="true")
 
     def _ask(self, method: str, key: str, operation: str, **options: str) -> Any:
         answers: list[bytes] = []
