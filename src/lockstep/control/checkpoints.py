@@ -11,7 +11,7 @@ from lockstep.store.protocols import Store
 CHECKPOINTS = "checkpoints"
 """Fact: the address below which the job's checkpoints are, or :data:`FOLDERS`."""
 FOLDERS = "folders"
-_ADDRESS = re.compile(r"(?:hdfs://[\w.-]*(?::\d+)?|s3a://[\w.-]+|file://)(?:/[\w.-]+)+/?")
+_ADDRESS = re.compile(r"(?:hdfs://[\w.-]+(?::\d+)?|s3a://[\w.-]+|file://)(?:/[\w.-]+)+/?")
 """Plain letters: Spark does not read its own state in folders whose names have others."""
 
 

@@ -1,0 +1,103 @@
+"""Whole jobs with checkpoints on HDFS: killed in the middle, seeded, started again; compared with plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lockstep.bench.running import JobRun, Run
+from lockstep.connect.reading import read
+from lockstep.connect.remote.paths import location
+from lockstep.control.checkpoints import CHECKPOINTS
+from lockstep.faults.orders import Orders, Window, WindowOrder
+from lockstep.faults.switch import FOLDER_VARIABLE
+from lockstep.runtime.state.checkpoints_at_address import in_place
+from tests.cluster.checkpoint_job import JOB, expected_totals, expected_windows, newest, text
+
+LIMIT = 24_000
+SETTINGS = {
+    "heartbeat_interval_s": "0.5",
+    "spares": "1",
+    "retention_epochs_min": "10",
+    "seed_beyond_epochs": "2",
+    "rows_through_driver_max": "5",
+}
+WAIT_S = 240.0
+Start = Callable[..., JobRun]
+
+
+@pytest.fixture
+def start(checkpoints: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Starts the job, again and again in the same folder."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(Orders(tmp_path / "faults").folder))
+    started: list[JobRun] = []
+
+    def begin(**settings: str) -> JobRun:
+        run = Run(JOB, text(200, LIMIT, "out"), 2, settings={**SETTINGS, **settings}, checkpoints=checkpoints)
+        started.append(JobRun(run, tmp_path))
+        return started[-1]
+
+    yield begin
+    for run in started:
+        run.kill()
+
+
+def events(run: JobRun, kind: str, replica: str) -> list[str]:
+    return [event[4] for event in run.store.events() if event[2] == kind and event[3] == replica]
+
+
+def advance(run: JobRun, epochs: int) -> None:
+    head = run.store.head()
+    wanted = (head.epoch if head is not None else -1) + epochs
+    run.wait_until(lambda: all(one.epoch >= wanted for one in run.store.progress()), WAIT_S, f"epoch {wanted}")
+
+
+def hit(run: JobRun, orders: Orders, window: Window) -> str:
+    """Have whoever publishes killed there; who came back."""
+    head = run.store.head()
+    assert head is not None
+    orders.give(WindowOrder(window.value, window, from_epoch=head.epoch + 1, leading=True))
+    run.wait_until(lambda: orders.obeyed(window.value) is not None, WAIT_S, f"reaching {window}")
+    done = orders.obeyed(window.value)
+    assert done is not None
+
+    def is_back() -> bool:
+        victim = run.progress(done.replica)
+        return victim is not None and victim.pid != done.pid and run.all_run()
+
+    run.wait_until(is_back, WAIT_S, f"{done.replica} to come back after {window}")
+    return done.replica
+
+
+@pytest.mark.parametrize("checkpoints", ["hdfs"], indirect=True)
+@pytest.mark.long
+def test_a_whole_life_with_checkpoints_at_an_address_ends_with_what_plain_python_says(
+    start: Start, tmp_path: Path
+) -> None:
+    run, orders = start(), Orders(tmp_path / "faults")
+    run.wait_running()
+    run.wait_until(lambda: run.store.floor() > 0, WAIT_S, "a history that is trimmed")
+    # Its spare becomes the replica, from the state of the other one: there is no beginning any more.
+    victim = hit(run, orders, Window.PUBLISHED_NOT_COMMITTED)
+    assert events(run, "seeded", victim)
+    advance(run, 5)
+    run.kill()
+
+    again = start()
+    again.wait_running()
+    advance(again, 5)
+    again.stop()
+
+    last = start(until_done="true", spares="0")
+    last.wait_end(600)
+    address = last.store.fact(CHECKPOINTS)
+    assert address is not None
+    for replica in ("r0", "r1"):
+        assert not [*(tmp_path / ".lockstep/jobs" / JOB / "replicas" / replica).glob("checkpoint*")]
+        place = location(address) / replica
+        assert [path for path in place.iterdir() if path != in_place(place)] == [], "older starts left nothing"
+    assert not last.store.divergences()
+    assert newest(read(tmp_path / "out/totals").to_pylist(), "total") == expected_totals(LIMIT)
+    assert newest(read(tmp_path / "out/windows").to_pylist(), "windows") == expected_windows(LIMIT)
