@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from lockstep import services
 from lockstep.bench.running import JobRun, Run
 from lockstep.connect.reading import read
 from lockstep.connect.remote.paths import location
@@ -14,6 +18,8 @@ from lockstep.control.checkpoints import CHECKPOINTS
 from lockstep.faults.orders import Orders, Window, WindowOrder
 from lockstep.faults.switch import FOLDER_VARIABLE
 from lockstep.runtime.state.checkpoints_at_address import in_place
+from lockstep.services.hosts import obstacle, own_network
+from tests.cluster import checkpoints_scenario, spark_job
 from tests.cluster.checkpoint_job import JOB, expected_totals, expected_windows, newest, text
 
 LIMIT = 24_000
@@ -101,3 +107,17 @@ def test_a_whole_life_with_checkpoints_at_an_address_ends_with_what_plain_python
     assert not last.store.divergences()
     assert newest(read(tmp_path / "out/totals").to_pylist(), "total") == expected_totals(LIMIT)
     assert newest(read(tmp_path / "out/windows").to_pylist(), "windows") == expected_windows(LIMIT)
+
+
+@pytest.mark.long
+def test_executors_that_share_no_disk_with_the_driver_compute_with_checkpoints_on_hdfs(tmp_path: Path) -> None:
+    if (why_not := obstacle() or services.missing("spark") or services.missing("hdfs")) is not None:
+        pytest.skip(why_not)
+    command = [*own_network(), sys.executable, checkpoints_scenario.__file__, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert spark_job.newest(seen["rows"]) == spark_job.expected(checkpoints_scenario.LIMIT)
+    assert {key: (count, total) for key, count, total in seen["latest"]} == spark_job.expected(
+        checkpoints_scenario.LIMIT
+    )

@@ -69,7 +69,10 @@ def _own_places(spec: ReplicaSpec, graph: Graph) -> list[Place]:
         if not settings.journals or any(one.spec.kind == "journal" for one in graph.sources):
             found.append(Place("journals and dead letters", str(home / JOURNALS_FOLDER)))
         return found
-    found = [Place("the replicas' checkpoints and staged rows", settings.checkpoints)]
+    found = []
+    if graph.boundaries or graph.loops or any(sink.spec.kind != "files" for sink in graph.sinks):
+        # A files sink stages in its own folder. Checkpoints are asked about in another way (``spark/address.py``).
+        found.append(Place("staged rows", settings.checkpoints))
     if not settings.journals and (graph.boundaries or graph.loops):
         found.append(Place("the journals inside the job", str(own)))
     if embedded_parts(graph, settings.journals, shared_store=embedded_folder(spec.store) is None):

@@ -18,6 +18,7 @@ from lockstep.runtime.state.checkpoints_at_address import (
     rehearsal_place,
     standings_at,
 )
+from lockstep.runtime.state.snapshot import copy_checkpoint
 from lockstep.store.protocols import Holder, Store
 from lockstep.store.sqlite_store import open_store
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
@@ -166,14 +167,14 @@ def test_a_peer_that_is_elsewhere_meanwhile_is_copied_from_there(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed(tmp_path, "r1/1-1", 5)
-    copy, seen = checkpoints_at_address.copy_checkpoint, []
+    seen: list[str] = []
 
     def copied(source: Path, target: Path) -> Standing:
         seen.append(source.parent.name)
         if len(seen) == 1:
             disk.remove_folder(source.parent)
             computed(tmp_path, "r1/2-1", 8)
-        return copy(source, target)
+        return copy_checkpoint(source, target)
 
     monkeypatch.setattr(checkpoints_at_address, "copy_checkpoint", copied)
     assert checkpoints(store, tmp_path, 1).copy(0, "r1") == 8
