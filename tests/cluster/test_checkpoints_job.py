@@ -24,13 +24,13 @@ from tests.cluster.checkpoint_job import JOB, expected_totals, expected_windows,
 
 LIMIT = 24_000
 SETTINGS = {
-    "heartbeat_interval_s": "0.5",
+    "heartbeat_interval_s": "2",
     "spares": "1",
     "retention_epochs_min": "10",
     "seed_beyond_epochs": "2",
-    "rows_through_driver_max": "5",
+    "start_timeout_s": "600",
 }
-WAIT_S = 240.0
+WAIT_S = 600.0
 Start = Callable[..., JobRun]
 
 
@@ -85,9 +85,11 @@ def test_a_whole_life_with_checkpoints_at_an_address_ends_with_what_plain_python
     run, orders = start(), Orders(tmp_path / "faults")
     run.wait_running()
     run.wait_until(lambda: run.store.floor() > 0, WAIT_S, "a history that is trimmed")
+    run.wait_until(lambda: any(event[2] == "spare-ready" for event in run.store.events()), WAIT_S, "a spare")
     # Its spare becomes the replica, from the state of the other one: there is no beginning any more.
     victim = hit(run, orders, Window.PUBLISHED_NOT_COMMITTED)
     assert events(run, "seeded", victim)
+    assert any(text.startswith("a spare") for text in events(run, "replica-phases", victim))
     advance(run, 5)
     run.kill()
 

@@ -134,7 +134,15 @@ def remove_files(paths: Sequence[AnyPath]) -> int:
     return removed
 
 
-def entries(folder: AnyPath) -> list[AnyPath]:
+@overload
+def entries(folder: Path) -> list[Path]: ...
+
+
+@overload
+def entries(folder: AnyPath) -> list[AnyPath]: ...
+
+
+def entries(folder: AnyPath) -> list[AnyPath] | list[Path]:
     """What is in a folder; nothing if it is not there."""
     try:
         return [*folder.iterdir()]
@@ -172,6 +180,18 @@ def copy_file(source: AnyPath, target: AnyPath) -> None:
     assert isinstance(target, Path)
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
+
+
+def file_sizes(folder: AnyPath) -> dict[str, int]:
+    """The bytes of each file directly in a folder, by name; nothing if it is not there."""
+    if isinstance(folder, RemotePath):
+        return folder.system.sizes(folder.key)
+    sizes: dict[str, int] = {}
+    for path in entries(folder):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file():
+                sizes[path.name] = path.stat().st_size
+    return sizes
 
 
 def files_below(folder: AnyPath) -> list[str]:

@@ -62,12 +62,15 @@ class Hdfs:
 
     def names(self, folder: str) -> list[str]:
         """What is directly in a folder."""
+        return [str(one["pathSuffix"]) for one in self._listed(folder)]
+
+    def _listed(self, folder: str) -> list[dict[str, Any]]:
         try:
             said = self._ask("GET", folder, "LISTSTATUS")
         except FileNotFoundError:
             return []
-        statuses = said["FileStatuses"]["FileStatus"]
-        return [str(one["pathSuffix"]) for one in statuses if one["pathSuffix"]]
+        # A file lists itself, without a name.
+        return [one for one in said["FileStatuses"]["FileStatus"] if one["pathSuffix"]]
 
     def is_there(self, key: str) -> bool:
         """Whether there is such a file."""
@@ -121,12 +124,9 @@ class Hdfs:
         """Remove a file; an empty folder is left."""
         self._ask("DELETE", key, "DELETE", recursive="false")
 
-    def size(self, key: str) -> int:
-        """The bytes of a file."""
-        said = self._ask("GET", key, "GETFILESTATUS")["FileStatus"]
-        if said["type"] != "FILE":
-            raise FileNotFoundError(errno.ENOENT, "this is no file", f"{self._address}/{key}")
-        return int(said["length"])
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of each file in a folder."""
+        return {one["pathSuffix"]: int(one["length"]) for one in self._listed(folder) if one["type"] == "FILE"}
 
     def files(self, folder: str) -> list[str]:
         """Every file below a folder, one listing for each folder."""
@@ -134,11 +134,7 @@ class Hdfs:
         waiting = [""]
         while waiting:
             inside = waiting.pop()
-            try:
-                said = self._ask("GET", f"{folder}/{inside}".rstrip("/"), "LISTSTATUS")["FileStatuses"]["FileStatus"]
-            except FileNotFoundError:
-                continue  # removed meanwhile, or never there
-            for one in said:
+            for one in self._listed(f"{folder}/{inside}".rstrip("/")):
                 name = f"{inside}/{one['pathSuffix']}".lstrip("/")
                 (found if one["type"] == "FILE" else waiting).append(name)
         return found

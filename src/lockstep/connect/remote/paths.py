@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, cast
+from typing import BinaryIO, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
 from lockstep.errors import ConnectError
@@ -49,8 +49,8 @@ class FileSystem(Protocol):
     def remove(self, key: str) -> None:
         """Remove a file, which may be gone."""
 
-    def size(self, key: str) -> int:
-        """The bytes of a file; FileNotFoundError if there is none."""
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of each file directly in a folder; nothing if it is not there."""
 
     def files(self, folder: str) -> list[str]:
         """Every file below a folder, by its name from there on; nothing if it is not there."""
@@ -66,12 +66,6 @@ class FileSystem(Protocol):
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder, which may be gone, with all that is in it."""
-
-
-class RemoteStat(NamedTuple):
-    """What :meth:`RemotePath.stat` answers."""
-
-    st_size: int
 
 
 @dataclass(frozen=True, order=True)
@@ -129,10 +123,6 @@ class RemotePath:
     def read_text(self, encoding: str = "utf-8") -> str:
         """The content of a small file of text."""
         return self.read_bytes().decode(encoding)
-
-    def stat(self) -> RemoteStat:
-        """What is known about the file; FileNotFoundError if there is none."""
-        return RemoteStat(self.system.size(self.key))
 
     def write_bytes(self, data: bytes) -> int:
         """Make a small file, or replace it."""

@@ -124,10 +124,14 @@ class S3:
         with self._trouble(key):
             self._client.delete_object(Bucket=self._bucket, Key=key)
 
-    def size(self, key: str) -> int:
-        """The bytes of an object."""
-        with self._trouble(key):
-            return int(self._client.head_object(Bucket=self._bucket, Key=key)["ContentLength"])
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of each object directly in a folder."""
+        with self._trouble():
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=f"{folder}/", Delimiter="/"
+            )
+            found = [(str(one["Key"]), int(one["Size"])) for page in pages for one in page.get("Contents", ())]
+        return {key.removeprefix(f"{folder}/"): size for key, size in found}
 
     def files(self, folder: str) -> list[str]:
         """Every object below a folder."""

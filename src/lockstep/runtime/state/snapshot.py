@@ -10,7 +10,10 @@ import filecmp
 import json
 import uuid
 import zipfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from lockstep.connect.disk import copy_file, files_below, remove_folder, replace_file
 from lockstep.connect.remote.paths import AnyPath
@@ -20,10 +23,12 @@ from lockstep.runtime.state.checksums import fault_of, sums_of
 from lockstep.runtime.state.state_metadata import state_partitions
 from lockstep.runtime.state.store_files import base_of, is_needed, named_by
 
+T = TypeVar("T")
 ATTEMPTS_MAX = 10
 """A copy takes well under a second and Spark deletes about once in ten: ten misses in a row mean something else."""
 
 
+COPIES_AT_ONCE = 8
 LOG_ENTRIES_COPIED = 10
 """Of the logs' newest entries. Spark reads the last two, and keeps a hundred; at an address each one is a request."""
 
@@ -73,18 +78,22 @@ def _copy_once(source: AnyPath, target: AnyPath) -> Standing | None:
 
 
 def _copy_log(source: AnyPath, target: AnyPath, last: int) -> None:
-    for path in source.iterdir():
-        if path.name.isdigit() and last - LOG_ENTRIES_COPIED < int(path.name) <= last:
-            _copy_checked(path, target / path.name)
+    names = [path.name for path in source.iterdir() if path.name.isdigit()]
+    _each(
+        lambda name: _copy_checked(source / name, target / name),
+        [name for name in names if last - LOG_ENTRIES_COPIED < int(name) <= last],
+    )
 
 
 def _copy_notes(source: AnyPath, target: AnyPath, last: int) -> None:
     """What Spark notes about operators and stores: small files, in folders that begin with an underscore."""
-    for path in files_below(source):
+
+    def is_note(path: str) -> bool:
         *folders, name = path.split("/")
         half_written, later = name.startswith(".") or name.endswith(".tmp"), name.isdigit() and int(name) > last
-        if any(part.startswith("_") for part in folders) and not half_written and not later:
-            _copy_checked(source / path, target / path)
+        return any(part.startswith("_") for part in folders) and not half_written and not later
+
+    _each(lambda path: _copy_checked(source / path, target / path), [*filter(is_note, files_below(source))])
 
 
 def _copy_store(source: AnyPath, target: AnyPath, version: int) -> str | None:
@@ -96,19 +105,26 @@ def _copy_store(source: AnyPath, target: AnyPath, version: int) -> str | None:
     names = [path.name for path in source.iterdir()]
     base = base_of(names, version - 1)
     needed = [name for name in names if is_needed(name, base, version)]
-    for name in sorted(needed, key=lambda name: not name.endswith(".zip")):
+    for name in (name for name in needed if name.endswith(".zip")):
         _copy(source / name, target / name)
-        if name.endswith(".zip"):
-            if (fault := fault_of(target / name)) is not None:
-                return f"{name} {fault}"
-            _copy_named(target / name, source)
+        if (fault := fault_of(target / name)) is not None:
+            return f"{name} {fault}"
+        _copy_named(target / name, source)
+    changes = [name for name in needed if not name.endswith(".zip")]
+    _each(lambda name: _copy(source / name, target / name), changes)
     return None
 
 
 def _copy_named(base: AnyPath, source: AnyPath) -> None:
-    for path, _ in named_by(base):
-        if not path.exists():
-            _copy(source / path.parent.name / path.name, path)
+    missing = [path for path, _ in named_by(base) if not path.exists()]
+    _each(lambda path: _copy(source / path.parent.name / path.name, path), missing)
+
+
+def _each(act: Callable[[T], None], those: Sequence[T]) -> None:
+    """Several at a time: at an address it is the answers that take time."""
+    with ThreadPoolExecutor(COPIES_AT_ONCE) as threads:
+        for _ in threads.map(act, those):
+            pass
 
 
 def _copy_checked(source: AnyPath, target: AnyPath) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+from collections.abc import Mapping
 
-from lockstep.connect.disk import entries
+from lockstep.connect.disk import file_sizes
 from lockstep.connect.remote.paths import AnyPath, on_disk
 from lockstep.runtime.state.checksums import fault_of
 
@@ -53,31 +54,31 @@ def named_by(base: AnyPath) -> list[tuple[AnyPath, int]]:
 
 def fault_of_version(folder: AnyPath, version: int) -> str | None:
     """What stands in the way of rebuilding a version; None if nothing does."""
-    names = [path.name for path in entries(folder)]
-    if not names:
+    sizes = file_sizes(folder)
+    if not sizes:
         return "its folder is missing"
-    base = base_of(names, version)
+    base = base_of([*sizes], version)
     for number in range(base + 1, version + 1):
-        if (fault := _fault_of_file(folder / f"{number}.changelog")) is not None:
+        if (fault := _fault_of_file(folder / f"{number}.changelog", sizes)) is not None:
             return fault
-    return _fault_of_base(folder / f"{base}.zip") if base else None
+    return _fault_of_base(folder / f"{base}.zip", sizes) if base else None
 
 
-def _fault_of_base(base: AnyPath) -> str | None:
-    if (fault := _fault_of_file(base)) is not None:
+def _fault_of_base(base: AnyPath, beside: Mapping[str, int]) -> str | None:
+    if (fault := _fault_of_file(base, beside)) is not None:
         return fault
     try:
         named = named_by(base)
     except zipfile.BadZipFile as error:
         return f"{base.name} is not a whole zip file: {error}"
-    faults = (_fault_of_file(path, size) for path, size in named)
+    sizes = {folder: file_sizes(base.parent / folder) for folder in {path.parent.name for path, _ in named}}
+    faults = (_fault_of_file(path, sizes[path.parent.name], size) for path, size in named)
     return next((fault for fault in faults if fault is not None), None)
 
 
-def _fault_of_file(path: AnyPath, size: int | None = None) -> str | None:
-    try:
-        found = path.stat().st_size
-    except FileNotFoundError:
+def _fault_of_file(path: AnyPath, sizes: Mapping[str, int], size: int | None = None) -> str | None:
+    found = sizes.get(path.name)
+    if found is None:
         return f"{path.name} is missing"
     if found == 0 or (size is not None and found != size):
         return f"{path.name} has {found} bytes" + ("" if size is None else f" instead of {size}")
