@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+
+from lockstep.plan.schema import parse_schema
+from lockstep.store.journal import open_journal
 
 JOB = "numbers"
 KEYS = 7
 WINDOW_S = 100
-_TEXT = """
+TEXT = f"""
 import lockstep as ls
 from lockstep import F
 
 job = ls.Job("numbers")
-numbers = job.source("numbers", ls.rate({rate}, limit={limit}))
-timed = numbers.select("seq", k="seq % {keys}", at=F.timestamp_seconds("seq")).event_time("at", idle_after=None)
+numbers = job.source("numbers", ls.journal("numbers", schema="seq bigint"))
+timed = numbers.select("seq", k="seq % {KEYS}", at=F.timestamp_seconds("seq")).event_time("at", idle_after=None)
 summed = timed.key_by("k").fold(0, lambda total, row: total + row.seq, schema="total bigint")
-summed.to(ls.files("{out}/totals"), name="totals")
-windows = timed.key_by("k").window(ls.tumbling("{window_s} seconds")).agg(total=F.sum("seq"))
-windows.key_by("k").agg(windows=F.count("*"), most=F.max("total")).to(ls.files("{out}/windows"), name="windows")
+summed.to(ls.files("out/totals"), name="totals")
+windows = timed.key_by("k").window(ls.tumbling("{WINDOW_S} seconds")).agg(total=F.sum("seq"))
+windows.key_by("k").agg(windows=F.count("*"), most=F.max("total")).to(ls.files("out/windows"), name="windows")
 """
 
 
-def text(rate: int, limit: int, out: str) -> str:
-    """The job's file; its output is below ``out``."""
-    return _TEXT.format(rate=rate, limit=limit, out=out, keys=KEYS, window_s=WINDOW_S)
+def feed(home: Path, numbers: range) -> None:
+    """Have the job read these numbers."""
+    journal = open_journal(home, "numbers", parse_schema("seq bigint"))
+    journal.append(pa.table({"seq": pa.array(numbers, pa.int64())}))
+    journal.close()
 
 
 def newest(rows: list[dict[str, int]], growing: str) -> dict[int, dict[str, int]]:

@@ -15,17 +15,20 @@ from lockstep.bench.running import JobRun, Run
 from lockstep.connect.reading import read
 from lockstep.connect.remote.paths import location
 from lockstep.control.checkpoints import CHECKPOINTS
+from lockstep.errors import ConnectError
 from lockstep.faults.orders import Orders, Window, WindowOrder
 from lockstep.faults.switch import FOLDER_VARIABLE
 from lockstep.runtime.state.checkpoints_at_address import in_place
 from lockstep.services.hosts import obstacle, own_network
 from tests.cluster import checkpoints_scenario, spark_job
-from tests.cluster.checkpoint_job import JOB, expected_totals, expected_windows, newest, text
+from tests.cluster.checkpoint_job import JOB, TEXT, expected_totals, expected_windows, feed, newest
 
-LIMIT = 24_000
+PHASE = 2_000
+"""So many numbers more are read in each phase of the life."""
 SETTINGS = {
     "heartbeat_interval_s": "2",
     "spares": "1",
+    "boot_share": "gentle",
     "retention_epochs_min": "10",
     "seed_beyond_epochs": "2",
     "start_timeout_s": "600",
@@ -41,7 +44,7 @@ def start(checkpoints: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     started: list[JobRun] = []
 
     def begin(**settings: str) -> JobRun:
-        run = Run(JOB, text(200, LIMIT, "out"), 2, settings={**SETTINGS, **settings}, checkpoints=checkpoints)
+        run = Run(JOB, TEXT, 2, settings={**SETTINGS, **settings}, checkpoints=checkpoints)
         started.append(JobRun(run, tmp_path))
         return started[-1]
 
@@ -54,10 +57,22 @@ def events(run: JobRun, kind: str, replica: str) -> list[str]:
     return [event[4] for event in run.store.events() if event[2] == kind and event[3] == replica]
 
 
-def advance(run: JobRun, epochs: int) -> None:
+def rows(run: JobRun, sink: str) -> list[dict[str, int]]:
+    try:
+        return read(run.folder / "out" / sink).to_pylist()  # type: ignore[no-any-return]
+    except ConnectError as error:
+        assert error.code == "LS0513", error
+        return []
+
+
+def phase(run: JobRun, number: int) -> None:
+    """Feed more numbers; every total, which needs all that was fed before, has to follow, in both replicas."""
+    feed(run.store_folder, range((number - 1) * PHASE, number * PHASE))
+    wanted = expected_totals(number * PHASE)
+    run.wait_until(lambda: newest(rows(run, "totals"), "total") == wanted, WAIT_S, f"the totals of phase {number}")
     head = run.store.head()
-    wanted = (head.epoch if head is not None else -1) + epochs
-    run.wait_until(lambda: all(one.epoch >= wanted for one in run.store.progress()), WAIT_S, f"epoch {wanted}")
+    assert head is not None
+    run.wait_until(lambda: all(one.epoch >= head.epoch for one in run.store.progress()), WAIT_S, "both replicas")
 
 
 def hit(run: JobRun, orders: Orders, window: Window) -> str:
@@ -83,23 +98,23 @@ def test_a_whole_life_with_checkpoints_at_an_address_ends_with_what_plain_python
     start: Start, tmp_path: Path
 ) -> None:
     run, orders = start(), Orders(tmp_path / "faults")
-    run.wait_running()
+    phase(run, 1)
     run.wait_until(lambda: run.store.floor() > 0, WAIT_S, "a history that is trimmed")
     run.wait_until(lambda: any(event[2] == "spare-ready" for event in run.store.events()), WAIT_S, "a spare")
     # Its spare becomes the replica, from the state of the other one: there is no beginning any more.
     victim = hit(run, orders, Window.PUBLISHED_NOT_COMMITTED)
     assert events(run, "seeded", victim)
     assert any(text.startswith("a spare") for text in events(run, "replica-phases", victim))
-    advance(run, 5)
+    phase(run, 2)
     run.kill()
 
     again = start()
-    again.wait_running()
-    advance(again, 5)
+    phase(again, 3)
     again.stop()
 
+    feed(tmp_path / ".lockstep", range(3 * PHASE, 4 * PHASE))
     last = start(until_done="true", spares="0")
-    last.wait_end(600)
+    last.wait_end(WAIT_S)
     address = last.store.fact(CHECKPOINTS)
     assert address is not None
     for replica in ("r0", "r1"):
@@ -107,8 +122,8 @@ def test_a_whole_life_with_checkpoints_at_an_address_ends_with_what_plain_python
         place = location(address) / replica
         assert [path for path in place.iterdir() if path != in_place(place)] == [], "older starts left nothing"
     assert not last.store.divergences()
-    assert newest(read(tmp_path / "out/totals").to_pylist(), "total") == expected_totals(LIMIT)
-    assert newest(read(tmp_path / "out/windows").to_pylist(), "windows") == expected_windows(LIMIT)
+    assert newest(rows(last, "totals"), "total") == expected_totals(4 * PHASE)
+    assert newest(rows(last, "windows"), "windows") == expected_windows(4 * PHASE)
 
 
 @pytest.mark.long

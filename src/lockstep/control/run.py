@@ -47,7 +47,7 @@ from lockstep.runtime.desired_run import DesiredRun, note_desired, note_stopped,
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.checkpoints_at_address import standings_at
 from lockstep.runtime.state.folders import standings
-from lockstep.runtime.state.recovery import state_at
+from lockstep.runtime.state.recovery import VERSION, state_at
 from lockstep.runtime.steps import run
 from lockstep.store.home import job_folder
 from lockstep.store.opening import absolute, announced_hosts, lock_file, open_store
@@ -191,14 +191,8 @@ def _supervisor(
     found = sorted_out(running, template.likeness, replica_names(settings.run.replicas), speaking)
     end_others(found.others, processes.running, store)
     run(retire(store, found.replicas))
-    stages = len(graph.stages)
-    if settings.checkpoints:
-        at = standings_at(settings.checkpoints, stages)
-    elif isinstance(agents, JobAgent):
-        at = list(standings(job_folder(project / STORE_FOLDER, graph.name), stages).values())
-    else:
-        at = processes.standings(stages)
-    note_version(store, graph.version(order.code_hash), at)
+    if store.fact(VERSION) != (version := graph.version(order.code_hash)):
+        note_version(store, version, _standings(graph, settings, project, agents, processes))
     forget_removed(store, settings)
     home = project / STORE_FOLDER
     shared = settings.checkpoints
@@ -211,6 +205,18 @@ def _supervisor(
     around = _surroundings(store, template, settings, processes, found, place)
     steps = time_steps(graph)
     return Supervisor(store, template, settings, sources, sinks, claim.identity, steps, around=around)
+
+
+def _standings(
+    graph: Graph, settings: Settings, project: Path, agents: Agents, processes: AgentProcesses
+) -> list[tuple[int, ...]]:
+    """The newest epoch that each stage of each replica has computed, wherever its checkpoint is."""
+    stages = len(graph.stages)
+    if settings.checkpoints:
+        return standings_at(settings.checkpoints, stages)
+    if isinstance(agents, JobAgent):
+        return list(standings(job_folder(project / STORE_FOLDER, graph.name), stages).values())
+    return processes.standings(stages)
 
 
 def _sides(graph: Graph, place: Place) -> tuple[dict[str, SourceSide], dict[str, Any]]:

@@ -136,6 +136,7 @@ def open_session(
     """
     conf = {
         **SPEED,
+        **_default_files(settings.master),
         **address_conf(checkpoints),
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(scratch),
@@ -158,6 +159,14 @@ def open_session(
     without_processes(session)
     lighten(session)
     return session
+
+
+def _default_files(master: str) -> dict[str, str]:
+    """Have a path be one of this host, also where Hadoop's settings are at hand and mean HDFS by it.
+
+    YARN brings Spark's files to its hosts by that.
+    """
+    return {} if master.startswith("yarn") else {"spark.hadoop.fs.defaultFS": "file:///"}
 
 
 @contextmanager
