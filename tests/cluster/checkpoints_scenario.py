@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
@@ -66,7 +67,15 @@ def life(project: Path, master: str, name_node: str, out: str, settings: Path) -
         run.kill()
 
 
+def name_hosts(folder: Path) -> None:
+    """HDFS asks for the address of its own host's name; this process has mounts of its own, which its hosts inherit."""
+    names = folder / "hosts"
+    names.write_text("127.0.0.1 localhost\n10.83.0.1 h1\n10.83.0.2 h2\n", encoding="ascii")
+    subprocess.run(["mount", "--bind", str(names), "/etc/hosts"], check=True)
+
+
 def main(folder: Path) -> dict[str, object]:
+    name_hosts(folder)
     with hosts(2, folder) as made, services.running("spark=2", "hdfs", folder=folder / "services", on=made) as there:
         spark, hdfs = there["spark"], there["hdfs"]
         settings = hdfs.nodes[0].log.parent
