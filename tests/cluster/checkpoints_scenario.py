@@ -34,9 +34,15 @@ counts.to(ls.sqlite("latest.db", table="latest", key="k"), name="latest")
 """
 # Rows of more than three keys in an epoch are staged by executors: for one sink in its folder, for the other beside the
 # checkpoints.
-SETTINGS = {"spares": "0", "until_done": "true", "heartbeat_interval_s": "1", "rows_through_driver_max": "3"}
+SETTINGS = {
+    "spares": "0",
+    "until_done": "true",
+    "heartbeat_interval_s": "1",
+    "rows_through_driver_max": "3",
+    "start_timeout_s": "900",
+}
 ARGUMENTS = ("--spark-conf", "spark.cores.max=2", "--spark-conf", "spark.executor.memory=600m")
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 
 
 def life(project: Path, master: str, name_node: str, out: str, settings: Path) -> None:

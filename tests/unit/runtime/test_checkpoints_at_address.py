@@ -149,6 +149,23 @@ def test_what_a_replica_distrusts_is_kept_twice_and_a_later_start_is_left_alone(
     assert names(tmp_path / "r0") == ["2-1", "3-1", "5-1", "6-1"]
 
 
+def test_what_is_distrusted_does_not_come_back_if_the_seed_is_not_finished(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed(tmp_path, "r1/1-1", 9)
+    computed(tmp_path, "r0/1-1", 9)
+    own = checkpoints(store, tmp_path, 2)
+    own.copy(0, "r1")
+    with monkeypatch.context() as patched, pytest.raises(ConnectionError):
+        patched.setattr(own, "_complete", _away)
+        own.swap(0, 9, keep_old=True)
+    assert checkpoints(store, tmp_path, 3).find(0) is None
+
+
+def _away(stage: int, folder: Path) -> None:
+    raise ConnectionError(stage, folder)
+
+
 def test_a_second_seed_of_one_start_has_a_folder_of_its_own_and_its_own_one_is_kept(
     tmp_path: Path, store: Store
 ) -> None:

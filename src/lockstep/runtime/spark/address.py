@@ -97,7 +97,7 @@ def _check_client(session: SparkSession, address: str) -> None:
     except Py4JError:
         raise PlaceError(
             "LS0704",
-            f"Spark has no client for {scheme}: among its jars",
+            f'Spark has no client for addresses like "{scheme}:"',
             why=f"checkpoints are to be at {address}, and {_CLIENTS[scheme]} is missing: PySpark brings HDFS alone.",
             hint="fetch org.apache.hadoop:hadoop-aws in the version of PySpark's hadoop-client-api (3.5.0), with what "
             'it needs, and name the files: [spark] "spark.jars" = "/jars/hadoop-aws-3.5.0.jar,/jars/bundle-2.35.4.jar"',

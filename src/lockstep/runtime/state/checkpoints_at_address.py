@@ -40,9 +40,10 @@ def stage_folders(folder: AnyPath, stages: int) -> tuple[AnyPath, ...]:
 
 
 def in_place(replica: AnyPath) -> AnyPath | None:
-    """The newest folder of a replica that is whole, None if there is none."""
+    """The newest folder of a replica that is whole; None if there is none, or if that one is distrusted."""
     numbered = sorted(_numbered(replica), reverse=True)
-    return next((folder for _, folder in numbered if (folder / IN_PLACE).exists()), None)
+    newest = next((folder for _, folder in numbered if (folder / IN_PLACE).exists()), None)
+    return None if newest is None or (newest / SET_ASIDE).exists() else newest
 
 
 def rehearsal_place(address: str, replica: str) -> AnyPath:
