@@ -199,11 +199,10 @@ class ExecutorWatch(threading.Thread):
         try:
             for _ in range(ROUNDS_MAX):
                 answers = on_each(self._session, targets, asked.answered)
-                refusal: LockstepError | None = unshared(asked, answers) or why_not_alike(answers, self._embedded)
-                refusal = refusal or check_from_executors(self._session, targets, self._checkpoints)
-                if refusal is not None:
+                if (refusal := unshared(asked, answers) or why_not_alike(answers, self._embedded)) is not None:
                     raise refusal
                 if len({(one.host, one.where) for one in answers}) == len(targets):
+                    check_from_executors(self._session, targets, self._checkpoints)
                     return True
         except (PySparkException, Py4JError) as error:
             if self._asked or {one.id for one in targets} & self._lost:

@@ -68,19 +68,19 @@ def check_address(session: SparkSession, address: str) -> None:
         probe.unlink()
 
 
-def check_from_executors(session: SparkSession, targets: Sequence[Executor], address: str) -> PlaceError | None:
-    """The refusal if an executor cannot write at the address as Spark does there, or if that does not arrive here."""
+def check_from_executors(session: SparkSession, targets: Sequence[Executor], address: str) -> None:
+    """LS0702 if an executor cannot write at the address as Spark does there, or if that does not arrive here."""
     place = location(address) if address else None
     if not isinstance(place, RemotePath):
-        return None
+        return
     folder = place / f"{_PROBE}{secrets.token_hex(8)}"
     try:
         placed(session, [(one, one.id) for one in targets]).saveAsTextFile(str(folder))
         found = {line for part in _parts(folder) for line in part.read_text().splitlines()}
-        missing = sorted({one.id for one in targets} - found)
-        return _unlike(address, f"what executor {missing[0]} wrote there is not found") if missing else None
+        if missing := sorted({one.id for one in targets} - found):
+            raise _unlike(address, f"what executor {missing[0]} wrote there is not found")
     except Py4JJavaError as error:
-        return _unlike(address, f"from an executor: {_said(error)}")
+        raise _unlike(address, f"from an executor: {_said(error)}") from None
     finally:
         folder.system.remove_folder(folder.key)
 
