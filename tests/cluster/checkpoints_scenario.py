@@ -19,7 +19,7 @@ from lockstep.connect.reading import read
 from lockstep.services.hosts import hosts
 
 JOB = "numbers"
-LIMIT = 12_000
+LIMIT = 6_000
 KEYS = 7
 TEXT = """
 import lockstep as ls

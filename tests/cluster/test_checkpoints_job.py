@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -34,6 +35,8 @@ SETTINGS = {
     "start_timeout_s": "600",
 }
 WAIT_S = 600.0
+S3A_JARS = "LOCKSTEP_TEST_S3A_JARS"
+"""A folder with Spark's client for S3."""
 Start = Callable[..., JobRun]
 
 
@@ -138,3 +141,31 @@ def test_executors_that_share_no_disk_with_the_driver_compute_with_checkpoints_o
     assert {key: (count, total) for key, count, total in seen["latest"]} == spark_job.expected(
         checkpoints_scenario.LIMIT
     )
+
+
+@pytest.mark.parametrize("checkpoints", ["s3"], indirect=True)
+@pytest.mark.long
+def test_a_replica_that_is_killed_goes_on_from_its_checkpoint_in_s3(checkpoints: str, tmp_path: Path) -> None:
+    jars = sorted(Path(os.environ.get(S3A_JARS, "/nowhere")).glob("*.jar"))
+    if not jars:
+        pytest.skip(
+            f"Spark's client for S3 is 690 MB: fetch it as docs/guide/places.md says, and name it in {S3A_JARS}"
+        )
+    # moto does not answer in time what the SDK's other client asks before it sends a file.
+    conf = [f"spark.jars={','.join(map(str, jars))}", "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled=false"]
+    words = [word for one in conf for word in ("--spark-conf", one)]
+    limit, settings = 6_000, {"spares": "0", "until_done": "true", "start_timeout_s": "600"}
+    run = JobRun(
+        Run(JOB, spark_job.text(limit), 1, settings=settings, checkpoints=checkpoints, arguments=words), tmp_path
+    )
+    try:
+        run.wait_until(lambda: sum(one.records for one in run.store.published(0, limit)) > 500, WAIT_S, "rows")
+        run.kill_replica("r0")
+        run.wait_end(WAIT_S)
+    finally:
+        run.kill()
+    found = [[row["k"], row["n"], row["total"]] for row in read(tmp_path / "out").to_pylist()]
+    assert spark_job.newest(found) == spark_job.expected(limit)
+    place = location(checkpoints)
+    (job,) = place.iterdir()
+    assert [path.name for path in (job / "r0").iterdir()] == ["2-1"]
