@@ -138,9 +138,6 @@ def test_executors_that_share_no_disk_with_the_driver_compute_with_checkpoints_o
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert spark_job.newest(seen["rows"]) == spark_job.expected(checkpoints_scenario.LIMIT)
-    assert {key: (count, total) for key, count, total in seen["latest"]} == spark_job.expected(
-        checkpoints_scenario.LIMIT
-    )
 
 
 @pytest.mark.parametrize("checkpoints", ["s3"], indirect=True)

@@ -52,6 +52,9 @@ def places(spec: ReplicaSpec, graph: Graph) -> tuple[Place, ...]:
             found.append(Place(f'what source "{source.id}" reads', folder, read_only=True))
     for sink in graph.sinks:
         path = str(sink.spec.to_json().get("path", ""))
+        if sink.spec.kind == "sqlite":
+            # Whoever stages rows opens the database, to see that it is the sink's.
+            found.append(_beside(f'the database of sink "{sink.id}"', location(path, project).parent))
         if sink.spec.kind in _FOLDERS:
             found.append(_beside(f'the output of sink "{sink.id}"', location(path, project)))
     return tuple(found)
