@@ -264,6 +264,10 @@ class Settings(_Strict):
     `kafka://h1:9092,h2:9092/lockstep` has them in topics whose names begin with `lockstep`, so that replicas on several
     hosts share them; the client's settings stand behind it (`?security.protocol=ssl`), secrets as `env:NAME`. Fixed by
     a job's first start, but for the list of brokers and the client's settings."""
+    checkpoints: str = ""
+    """Where replicas keep their checkpoints, and executors rows that are too many for the driver. Empty: in folders of
+    their hosts. `hdfs://namenode:8020/lockstep` and `s3a://bucket/lockstep` are for executors that share no file system
+    with the driver; `file:///mnt/shared/lockstep` is a folder that all hosts have. Fixed by a job's first start."""
     run: RunSettings = RunSettings()
     spark: SparkSettings = SparkSettings()
     replica: Mapping[str, ReplicaSettings] = Field(default_factory=dict)

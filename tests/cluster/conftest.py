@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -96,6 +97,22 @@ def folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     if request.param == "hdfs":
         service: services.Service = request.getfixturevalue("hdfs")
         return f"{service.address}/{name}"
+    for key, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": request.getfixturevalue("s3")}.items():
+        monkeypatch.setenv(key, value)
+    return f"s3a://{BUCKET}/{name}"
+
+
+@pytest.fixture
+def checkpoints(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An address of its own for checkpoints, where the test's parameter says: "hdfs" or "s3"."""
+    name = f"tests/{uuid.uuid4().hex[:12]}/lockstep"
+    if request.param == "hdfs":
+        service: services.Service = request.getfixturevalue("hdfs")
+        settings = service.nodes[0].log.parent
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(settings))
+        name_node = re.search(r"hdfs://[\w.]+:\d+", (settings / "core-site.xml").read_text(encoding="utf-8"))
+        assert name_node is not None
+        return f"{name_node[0]}/{name}"
     for key, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": request.getfixturevalue("s3")}.items():
         monkeypatch.setenv(key, value)
     return f"s3a://{BUCKET}/{name}"

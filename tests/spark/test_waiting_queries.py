@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lockstep as ls
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.plan.graph import Graph
 from lockstep.runtime import booted
 from lockstep.runtime.epoch import gate as gates
@@ -56,7 +56,7 @@ def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monke
     at_the_gate: list[int] = []
     prepare = ReplicaHere._prepare
 
-    def prepared(self: ReplicaHere, graph: Graph) -> tuple[Path, ...]:
+    def prepared(self: ReplicaHere, graph: Graph) -> tuple[AnyPath, ...]:
         at_the_gate.append(gates.missing(self.gate))
         joining = ran.replicas.pop("r1")
         _epoch(ran, 2)
@@ -73,7 +73,7 @@ def test_what_takes_long_is_over_before_the_seed_is_taken(trial: NewTrial, monke
     assert _seeded(ran) == ["from r0 at epoch 2"], "an epoch that was computed while it waited is in its seed"
     assert _agreed(ran, _epoch(ran, 3))
 
-    def freshly_prepared(self: ReplicaHere, graph: Graph) -> tuple[Path, ...]:
+    def freshly_prepared(self: ReplicaHere, graph: Graph) -> tuple[AnyPath, ...]:
         ran.replicas["r0"].reporter.report()
         return prepare(self, graph)
 

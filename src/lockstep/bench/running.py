@@ -34,6 +34,8 @@ class Run:
     """The address of its store; empty: embedded, in its folder."""
     journals: str = ""
     """Where its own journals are; empty: in its folder."""
+    checkpoints: str = ""
+    """Where replicas keep their checkpoints; empty: in its folder."""
     arguments: Sequence[str] = ()
     """More words for `lockstep run`."""
 
@@ -58,7 +60,7 @@ class JobRun(Child):
         arguments += ["--replicas", str(run.replicas), "--master", run.master]
         for key, value in (run.settings or {}).items():
             arguments += ["--set", f"{key}={value}"]
-        places = {"store": run.store, "journals": run.journals}
+        places = {"store": run.store, "journals": run.journals, "checkpoints": run.checkpoints}
         lines = [f'{name} = "{place}"\n' for name, place in places.items() if place]
         if lines:
             (folder / CONFIG_FILE).write_text("".join(lines), encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import overload
@@ -133,9 +134,88 @@ def remove_files(paths: Sequence[AnyPath]) -> int:
     return removed
 
 
-def entries(folder: AnyPath) -> list[AnyPath]:
+@overload
+def entries(folder: Path) -> list[Path]: ...
+
+
+@overload
+def entries(folder: AnyPath) -> list[AnyPath]: ...
+
+
+def entries(folder: AnyPath) -> list[AnyPath] | list[Path]:
     """What is in a folder; nothing if it is not there."""
     try:
         return [*folder.iterdir()]
     except FileNotFoundError:
         return []
+
+
+def replace_file(path: AnyPath, data: bytes, aside: str = ".new") -> None:
+    """Make a small file with its folder, or replace it: whoever reads it finds the old content or the new one.
+
+    Until then it has ``aside`` at the end of its name; where several may write it, each has another one.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     replace_file(Path(folder, "new", "note"), b"first")
+    ...     replace_file(Path(folder, "new", "note"), b"second")
+    ...     Path(folder, "new", "note").read_text()
+    'second'
+    """
+    if isinstance(path, RemotePath):
+        path.system.replace(path.key, f"{path.key}{aside}", data)
+        return
+    temporary = path.with_name(f"{path.name}{aside}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+def copy_file(source: AnyPath, target: AnyPath) -> None:
+    """Copy a file inside one system; folders that are missing are made."""
+    if isinstance(source, RemotePath):
+        assert isinstance(target, RemotePath) and source.address == target.address
+        source.system.copy(source.key, target.key)
+        return
+    assert isinstance(target, Path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def file_sizes(folder: AnyPath) -> dict[str, int]:
+    """The bytes of each file directly in a folder, by name; nothing if it is not there."""
+    if isinstance(folder, RemotePath):
+        return folder.system.sizes(folder.key)
+    sizes: dict[str, int] = {}
+    for path in entries(folder):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file():
+                sizes[path.name] = path.stat().st_size
+    return sizes
+
+
+def files_below(folder: AnyPath) -> list[str]:
+    """Every file below a folder, by its name from there on; nothing if it is not there."""
+    if isinstance(folder, RemotePath):
+        return folder.system.files(folder.key)
+    return [
+        (Path(inside) / name).relative_to(folder).as_posix() for inside, _, names in os.walk(folder) for name in names
+    ]
+
+
+def move_folder(folder: AnyPath, target: AnyPath) -> bool:
+    """Rename a folder in one act, whatever is in it; False, and nothing is done, where there is no such act."""
+    if isinstance(folder, RemotePath):
+        assert isinstance(target, RemotePath)
+        return folder.system.move_folder(folder.key, target.key)
+    assert isinstance(target, Path)
+    folder.rename(target)
+    return True
+
+
+def remove_folder(folder: AnyPath) -> None:
+    """Remove a folder, which may be gone, with all that is in it."""
+    if isinstance(folder, RemotePath):
+        folder.system.remove_folder(folder.key)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -189,6 +189,10 @@ class Place:
     """Where the topics are that hold the job's own journals (:mod:`lockstep.connect.kafka.journals`); empty: they are
     files in ``home``."""
 
+    shared: str = ""
+    """Where executors and the driver both reach what they hand to each other, an address of the job's own; empty: in
+    ``home``."""
+
     @property
     def store(self) -> str:
         """The address of the job's store."""

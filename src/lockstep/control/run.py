@@ -25,6 +25,7 @@ from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.agents import AgentProcesses, Directory, Found, end_others, sorted_out
 from lockstep.control.aside import Aside
 from lockstep.control.changing import Operations
+from lockstep.control.checkpoints import settle_checkpoints
 from lockstep.control.claiming import Claim, claim_anywhere, claim_here, runs_already
 from lockstep.control.compacting import Compactor
 from lockstep.control.continuing import (
@@ -57,8 +58,9 @@ from lockstep.plan.loops import loop_journal
 from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.desired_run import DesiredRun, last_run, note_desired, note_stopped
 from lockstep.runtime.spec import replica_names
+from lockstep.runtime.state.checkpoints_at_address import standings_at
 from lockstep.runtime.state.folders import standings
-from lockstep.runtime.state.recovery import state_at
+from lockstep.runtime.state.recovery import VERSION, state_at
 from lockstep.runtime.steps import run
 from lockstep.store.home import job_folder
 from lockstep.store.opening import absolute, announced_hosts, lock_file, open_store
@@ -209,7 +211,11 @@ def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, ho
     follow_plan(store, graph)
     check_end(store, graph, settings)
     settle_order(store, graph, settings.run)
-    settings = settings.model_copy(update={"journals": settle_journals(store, graph.name, settings.journals)})
+    settled = {
+        "journals": settle_journals(store, graph.name, settings.journals),
+        "checkpoints": settle_checkpoints(store, graph.name, settings.checkpoints),
+    }
+    settings = settings.model_copy(update=settled)
     folder = job_folder(home, graph.name)
     tables = [s.table for s in graph.steps if isinstance(s, TableJoin) and isinstance(s.table, Table)]
     copies = copy_tables(tables, store, folder / TABLES)
@@ -286,15 +292,12 @@ def _supervisor(
     found = sorted_out(running, template.likeness, roster, speaking)
     end_others(found.others, processes.running, store)
     run(retire(store, found.replicas))
-    stages = len(graph.stages)
-    if isinstance(agents, JobAgent):
-        at = list(standings(job_folder(project / STORE_FOLDER, graph.name), stages).values())
-    else:
-        at = processes.standings(stages)
-    note_version(store, graph.version(order.code_hash), at)
+    if store.fact(VERSION) != (version := graph.version(order.code_hash)):
+        note_version(store, version, _standings(graph, settings, project, agents, processes))
     forget_removed(store, roster)
     home = project / STORE_FOLDER
-    place = Place(project, home, graph.name, address=order.store, journals=settings.journals)
+    shared = settings.checkpoints
+    place = Place(project, home, graph.name, address=order.store, journals=settings.journals, shared=shared)
     sources, sinks = _sides(graph, place)
     run(sweep(store, sinks.values(), found.replicas))
     for side in sources.values():
@@ -318,6 +321,18 @@ def _version(graph: Graph, current: DesiredRun, project: Path, order: DesiredRun
         folder = job_folder(project / STORE_FOLDER, order.job)
         graph = load_job(str(folder / order.job_file)).job.graph()
     return graph.version(order.code_hash)
+
+
+def _standings(
+    graph: Graph, settings: Settings, project: Path, agents: Agents, processes: AgentProcesses
+) -> list[tuple[int, ...]]:
+    """The newest epoch that each stage of each replica has computed, wherever its checkpoint is."""
+    stages = len(graph.stages)
+    if settings.checkpoints:
+        return standings_at(settings.checkpoints, stages)
+    if isinstance(agents, JobAgent):
+        return list(standings(job_folder(project / STORE_FOLDER, graph.name), stages).values())
+    return processes.standings(stages)
 
 
 def _sides(graph: Graph, place: Place) -> tuple[dict[str, SourceSide], dict[str, Any]]:

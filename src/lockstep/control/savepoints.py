@@ -27,6 +27,7 @@ from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import FILES, JOURNALS
 from lockstep.connect.put_back import SOURCES
+from lockstep.control.checkpoints import refuse_at_address
 from lockstep.control.continuing import BUCKETS
 from lockstep.control.retention import PINS, pinned_epochs
 from lockstep.control.savepoint_files import (
@@ -354,6 +355,7 @@ def _unpin(store: Store, name: str) -> None:
 
 def _sweep(place: Place, store: Store) -> None:
     """What somebody who was killed has left: half a savepoint, or the pin of one that never came to be."""
+    refuse_at_address(store, job, "a savepoint")
     for left in place.folder.glob(".*.new"):
         shutil.rmtree(left)
     whole = {path.name for path in _folders(place.folder)}

@@ -21,6 +21,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from lockstep.control.checkpoints import refuse_at_address
 from lockstep.control.savepoint_files import read_savepoint
 from lockstep.control.savepoints import Place, find
 from lockstep.control.state_rows import Key, KeyedRows, NativeRows, Row, StepPlan, keys_of, unreadable
@@ -168,6 +169,7 @@ class StateQueries:
         if savepoint is not None:
             folder = self._savepoint(savepoint)
             return list(checkpoint_folders(folder, len(read_savepoint(folder).stages)))
+        refuse_at_address(self._store, self._place.job, "a question about state")
         found = {replica: self._checkpoints(replica) for replica in self._replicas()}
         standings = {replica: _epoch(folders) for replica, folders in found.items()}
         foremost = max(standings, key=lambda replica: standings[replica], default=None)
@@ -210,7 +212,9 @@ class _Checkpoint:
     def partitions(self, operator: int, batch: int) -> list[StoreReader]:
         """The stores of an operator, as they are after a batch."""
         if operator not in self._readers:
-            found = [one.folder for one in state_partitions(self.folder, batch) if one.operator.number == operator]
+            found = [
+                Path(str(one.folder)) for one in state_partitions(self.folder, batch) if one.operator.number == operator
+            ]
             self._readers[operator] = [
                 StoreReader(folder, self._scratch / f"{operator}-{number}") for number, folder in enumerate(found)
             ]

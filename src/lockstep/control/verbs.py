@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lockstep.clock import Clock, wall_us
+from lockstep.control.checkpoints import refuse_at_address
 from lockstep.control.operations.book import OperationBook
 from lockstep.control.operations.model import Kind, Operation, Request, Wish
 from lockstep.errors import ServiceError
@@ -60,6 +61,8 @@ class JobVerbs:
         after = before
         if replicas is not None:
             after = with_replicas(after, replicas)
+        if partitions is not None:
+            refuse_at_address(self._store, self._job, "another number of partitions")
         if partitions is not None or cores is not None:
             after = with_shape(after, partitions, stage, cores)
         return self._ask("rescale", {k: v for k, v in asked.items() if v is not None}, before, after, manner)

@@ -32,8 +32,9 @@ _AREAS = (
     "ls06_tools",
     "ls06_transfer",
     "ls07_operations",
-    "ls07_service",
+    "ls07_places",
     "ls07_savepoints",
+    "ls07_service",
 )
 
 

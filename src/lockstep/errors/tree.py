@@ -87,7 +87,7 @@ class RunError(LockstepError):
 
 
 class ServiceError(LockstepError):
-    """LS07xx: what is asked of a job from outside: operations, savepoints, state, REST."""
+    """LS07xx: what is asked of a job from outside: operations, savepoints, state, REST; checkpoints at addresses."""
 
     area = "LS07"
 

@@ -22,8 +22,10 @@ from lockstep.compile.hidden_columns import Hidden, ddl_with_hidden
 from lockstep.compile.job import Compiled, SourceFrame, compile_job
 from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.tasks import is_one_task
+from lockstep.config import is_local
 from lockstep.connect.letters import letter_writer
 from lockstep.connect.put_back import readings
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.connect.tables import copies_in, look_in
 from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Source
@@ -35,6 +37,7 @@ from lockstep.runtime.spec import (
     ReplicaSpec,
 )
 from lockstep.runtime.state.checkpoint import PARTITIONS
+from lockstep.runtime.state.checkpoints_at_address import rehearsal_place
 from lockstep.store.derived import LEDGER_FILE
 from lockstep.store.protocols import Store
 
@@ -111,11 +114,17 @@ def warmed_up(
 
     Afterwards this JVM is warm, and nothing but a checkpoint is missing.
     """
-    session, waiting_folder = ready.session, folder / "waiting"
+    session, checkpoints = ready.session, spec.parsed_settings().checkpoints
+    waiting_folder = folder / "waiting"
     shutil.rmtree(waiting_folder, ignore_errors=True)
     frames = source_frames(session, spec, ready.drain_flag, tasks_max, warm_up_epochs=EPOCHS_MAX)
     stages = _stages(graph_of(ready.job, spec), frames, nowhere, spec, session, tasks_max)
     logs = {stage.stage.number: waiting_folder / str(stage.stage.number) for stage in stages}
+    if checkpoints:
+        # Such queries know the address of their checkpoint from the start: they cannot wait for it.
+        for stage in stages:
+            warm_up(stage, _rehearsal_place(spec, session, logs[stage.stage.number]), should_stop, is_missed)
+        return replace(ready, warm=True)
     rehearsed = [warm_up(stage, logs[stage.stage.number], should_stop, is_missed) for stage in stages]
     if not all(rehearsed) or should_stop():
         return replace(ready, warm=True)
@@ -124,6 +133,13 @@ def warmed_up(
     if not waiting.come(should_stop):
         return replace(ready, warm=True)
     return replace(ready, warm=True, waiting=waiting, queries_s=time.monotonic() - begun_s)
+
+
+def _rehearsal_place(spec: ReplicaSpec, session: SparkSession, folder: Path) -> AnyPath:
+    """Where state of a rehearsal goes: executors of other machines have no such folder."""
+    if is_local(session.sparkContext.master):
+        return folder
+    return rehearsal_place(spec.parsed_settings().checkpoints, spec.replica)
 
 
 def source_frames(

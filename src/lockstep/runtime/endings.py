@@ -26,6 +26,6 @@ def exit_code(error: LockstepError) -> int:
 
 def is_job_error(error: LockstepError) -> bool:
     """Whether the job itself is wrong, so that starting again would only fail again."""
-    return error.code in ("LS0418", "LS0422", "LS0425", "LS0613", "LS0690", "LS0692", "LS0693", "LS0694") or (
+    return error.code in ("LS0418", "LS0422", "LS0425", "LS0613", "LS0690", "LS0692", "LS0693", "LS0694", "LS0704") or (
         error.code.startswith(_JOB_ERRORS) and error.code not in _PASSING
     )

@@ -24,6 +24,7 @@ from lockstep.connect.sinks.manifests import Layout
 from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.plan.graph import Graph
 from lockstep.runtime.endings import is_job_error
+from lockstep.runtime.spark.address import check_from_executors
 from lockstep.runtime.spark.environment import environment_hash
 from lockstep.runtime.spark.executors import Executor, executors, on_each
 from lockstep.runtime.spark.sharing import SHARE_HINT, Answer, Place, ask, forget, machine, unshared
@@ -43,23 +44,43 @@ _FOLDERS = frozenset({"files", "delta"})
 
 def places(spec: ReplicaSpec, graph: Graph) -> tuple[Place, ...]:
     """Every folder that executors use for this job."""
-    home, project = Path(spec.home), Path(spec.project)
-    own = job_folder(home, spec.job)
-    found = [
-        Place("the replica's checkpoints", str(spec.folder)),
-        Place("staged rows, tables and the journals inside the job", str(own)),
-    ]
-    if not spec.parsed_settings().journals or any(one.spec.kind == "journal" for one in graph.sources):
-        found.append(Place("journals and dead letters", str(home / JOURNALS_FOLDER)))
+    project = Path(spec.project)
+    found = _own_places(spec, graph)
     for source in graph.sources:
         if source.spec.kind in _FOLDERS:
             folder = str(project / source.spec.to_json()["path"])
             found.append(Place(f'what source "{source.id}" reads', folder, read_only=True))
     for sink in graph.sinks:
         path = str(sink.spec.to_json().get("path", ""))
+        if sink.spec.kind == "sqlite":
+            # Whoever stages rows opens the database, to see that it is the sink's.
+            found.append(_beside(f'the database of sink "{sink.id}"', location(path, project).parent))
         if sink.spec.kind in _FOLDERS:
             found.append(_beside(f'the output of sink "{sink.id}"', location(path, project)))
     return tuple(found)
+
+
+def _own_places(spec: ReplicaSpec, graph: Graph) -> list[Place]:
+    """Those that are Lockstep's own. With checkpoints at an address, folders of this host only if SQLite files are."""
+    settings, home = spec.parsed_settings(), Path(spec.home)
+    own = job_folder(home, spec.job)
+    if not settings.checkpoints:
+        found = [
+            Place("the replica's checkpoints", str(spec.folder)),
+            Place("staged rows, tables and the journals inside the job", str(own)),
+        ]
+        if not settings.journals or any(one.spec.kind == "journal" for one in graph.sources):
+            found.append(Place("journals and dead letters", str(home / JOURNALS_FOLDER)))
+        return found
+    found = []
+    if graph.boundaries or graph.loops or any(sink.spec.kind != "files" for sink in graph.sinks):
+        # A files sink stages in its own folder. Checkpoints are asked about in another way (``spark/address.py``).
+        found.append(Place("staged rows", settings.checkpoints))
+    if not settings.journals and (graph.boundaries or graph.loops):
+        found.append(Place("the journals inside the job", str(own)))
+    if embedded_parts(graph, settings.journals, shared_store=embedded_folder(spec.store) is None):
+        found.append(Place("journals and dead letters", str(home / JOURNALS_FOLDER)))
+    return found
 
 
 def _beside(what: str, folder: AnyPath) -> Place:
@@ -104,6 +125,7 @@ class ExecutorWatch(threading.Thread):
         super().__init__(name="executor-watch", daemon=True)
         self._session = session
         self._places = places(spec, graph)
+        self._checkpoints = spec.parsed_settings().checkpoints
         shared = embedded_folder(spec.store) is None
         self._embedded = embedded_parts(graph, spec.parsed_settings().journals, shared_store=shared)
         self._note = note
@@ -183,6 +205,7 @@ class ExecutorWatch(threading.Thread):
                 if (refusal := unshared(asked, answers) or why_not_alike(answers, self._embedded)) is not None:
                     raise refusal
                 if len({(one.host, one.where) for one in answers}) == len(targets):
+                    check_from_executors(self._session, targets, self._checkpoints)
                     return True
         except (PySparkException, Py4JError) as error:
             if self._asked or {one.id for one in targets} & self._lost:

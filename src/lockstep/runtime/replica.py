@@ -30,6 +30,7 @@ from lockstep.compile.steps import OBSERVED_TIME
 from lockstep.config import Settings, is_local
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.connect.registry import sink_side, source_side
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Aggregate, Step
@@ -57,6 +58,7 @@ from lockstep.runtime.phases import KIND, Phases, since_process_start
 from lockstep.runtime.reporting import Reporter
 from lockstep.runtime.shadow import ShadowNotes
 from lockstep.runtime.spark.activity import spark_activity
+from lockstep.runtime.spark.address import check_address
 from lockstep.runtime.spark.environment import environment_hash, open_session
 from lockstep.runtime.spark.waiting import Epoch, started
 from lockstep.runtime.spec import (
@@ -198,7 +200,8 @@ class Replica:
         scratch = self.spec.folder / "scratch"
         scratch.mkdir(parents=True, exist_ok=True)
         name = f"lockstep-{self.spec.job}-{self.holder}"
-        session = open_session(name, self.settings.spark_of(self.spec.replica), scratch, self.settings.run.replicas)
+        spark, address = self.settings.spark_of(self.spec.replica), self.settings.checkpoints
+        session = open_session(name, spark, scratch, self.settings.run.replicas, address)
         session.dataSource.register(LockstepSource)
         return session
 
@@ -221,8 +224,10 @@ class Replica:
     def _is_stopping(self) -> bool:
         return self.drain.is_set() or self.retired.is_set()
 
-    def _prepare(self, graph: Graph) -> tuple[Path, ...]:
+    def _prepare(self, graph: Graph) -> tuple[AnyPath, ...]:
         self.reporter.state = "seeding"
+        assert self._ready is not None
+        check_address(self._ready.session, self.settings.checkpoints)
         version = graph.version(self.spec.code_hash)
         again = self._seeds > 1
         shape = self._shape()
@@ -236,7 +241,7 @@ class Replica:
         own = [stage.partitions or shared for stage in self._ready.stages]
         return Shape(dict(enumerate(own)), partial(repartition, session))
 
-    def _start(self, graph: Graph, ready: Ready, checkpoints: tuple[Path, ...]) -> list[StreamingQuery]:
+    def _start(self, graph: Graph, ready: Ready, checkpoints: tuple[AnyPath, ...]) -> list[StreamingQuery]:
         stages, self.steps = ready.stages, graph.steps
         sides = [self._open_sinks(stage) for stage in stages]
         sources = self._sources(graph, stages)
@@ -274,7 +279,7 @@ class Replica:
         self,
         graph: Graph,
         stages: tuple[Compiled, ...],
-        checkpoints: tuple[Path, ...],
+        checkpoints: tuple[AnyPath, ...],
         stage_progress: StageProgress,
     ) -> StateReports | None:
         """Whoever reports digests of this replica's state, None if there is nothing to compare."""
@@ -323,7 +328,7 @@ class Replica:
         graph: Graph,
         stage: Compiled,
         sinks: Mapping[str, SinkSide],
-        checkpoint: Path,
+        checkpoint: AnyPath,
         queries: Mapping[int, StreamingQuery],
     ) -> Epoch:
         """What one stage does with every epoch."""
@@ -444,7 +449,7 @@ class Replica:
         return EXIT_DRAINED
 
 
-def _epoch_of(checkpoint: Path) -> int:
+def _epoch_of(checkpoint: AnyPath) -> int:
     """The newest epoch that a checkpoint has committed."""
     at = standing(checkpoint)
     return at.epoch if at is not None else -1

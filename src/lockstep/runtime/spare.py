@@ -61,7 +61,9 @@ def _booted(spec: ReplicaSpec, folder: Path, orders: Orders) -> Ready:
     job = load(spec, store)
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
-    session = open_session(f"lockstep-{spec.job}-spare", spec.parsed_settings().spark_of(spec.replica), scratch)
+    settings = spec.parsed_settings()
+    spark, checkpoints = settings.spark_of(spec.replica), settings.checkpoints
+    session = open_session(f"lockstep-{spec.job}-spare", spark, scratch, checkpoints=checkpoints)
     session.dataSource.register(LockstepSource)
     flag, gate, tasks = folder / "drain", folder / "gate", int(session.sparkContext.defaultParallelism)
     ready = Ready(job, session, compiled(job, session, spec, flag, tasks, gate), flag, gate, warm=False)

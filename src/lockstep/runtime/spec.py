@@ -128,7 +128,9 @@ class ReplicaSpec:
 
         settings = self.parsed_settings()
         kept = settings.run.behind_epochs_max
-        return Place(Path(self.project), Path(self.home), self.job, kept, self.address, settings.journals)
+        return Place(
+            Path(self.project), Path(self.home), self.job, kept, self.address, settings.journals, settings.checkpoints
+        )
 
     @property
     def store(self) -> str:

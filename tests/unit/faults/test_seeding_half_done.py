@@ -15,6 +15,7 @@ import lockstep as ls
 from lockstep import F
 from lockstep.clock import wall_us
 from lockstep.config import RunSettings
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.errors import RunError
 from lockstep.faults.orders import Orders, Window, WindowOrder
 from lockstep.faults.switch import FOLDER_VARIABLE
@@ -40,7 +41,7 @@ def graph() -> Graph:
     return job.graph()
 
 
-def start(project: Path) -> tuple[Path, ...]:
+def start(project: Path) -> tuple[AnyPath, ...]:
     """What r1 does when its JVM is up."""
     spec = ReplicaSpec(str(project), str(project), "seeded", "", "", "r1", "auto", {})
     store = open_store(project, "seeded")

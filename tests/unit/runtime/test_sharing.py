@@ -92,6 +92,35 @@ def test_every_folder_of_a_job_that_executors_use_is_asked_about(tmp_path: Path)
     assert found[str(tmp_path / "in")].read_only
 
 
+def at_address(folder: Path, **more: str) -> ReplicaSpec:
+    return replace(spec(folder), settings={"checkpoints": "hdfs://n1:8020/lockstep/job.1a2b", **more})
+
+
+def test_with_checkpoints_at_an_address_executors_need_no_folder_of_the_driver(tmp_path: Path) -> None:
+    job = ls.Job("job")
+    job.source("in", ls.rate(1)).to(ls.files("s3a://bucket/out"), name="out")
+    assert [one.folder for one in executor_watch.places(at_address(tmp_path), job.graph())] == [
+        "s3a://bucket/out/_lockstep"
+    ]
+    staging = ls.Job("job")
+    staging.source("in", ls.rate(1)).to(ls.console(), name="out", guarantee="at-least-once")
+    assert [one.folder for one in executor_watch.places(at_address(tmp_path), staging.graph())] == [
+        "hdfs://n1:8020/lockstep/job.1a2b"
+    ]
+
+
+def test_with_checkpoints_at_an_address_embedded_journals_are_still_asked_about(tmp_path: Path) -> None:
+    job = ls.Job("job")
+    timed = job.source("in", ls.rate(1)).event_time("at")
+    windows = timed.key_by("seq").window(ls.tumbling("1 minute")).agg(n=ls.F.count("*"))
+    windows.key_by("seq").agg(n=ls.F.count("*")).to(ls.files("s3a://bucket/out"), name="out")
+    home = tmp_path / ".lockstep"
+    found = {one.folder for one in executor_watch.places(at_address(tmp_path), job.graph())}
+    assert {str(home / "jobs" / "job"), str(home / "journals")} < found
+    topics = at_address(tmp_path, journals="kafka://h1:9092/lockstep.job.1a2b")
+    assert not {one for one in executor_watch.places(topics, job.graph()) if one.folder.startswith("/")}
+
+
 def test_a_job_with_sqlite_files_is_refused_on_executors_of_another_machine(tmp_path: Path) -> None:
     job = ls.Job("job")
     job.source("in", ls.journal("in", schema="a bigint")).to(ls.files("out"), name="out")

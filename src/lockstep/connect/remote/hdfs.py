@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -61,12 +62,15 @@ class Hdfs:
 
     def names(self, folder: str) -> list[str]:
         """What is directly in a folder."""
+        return [str(one["pathSuffix"]) for one in self._listed(folder)]
+
+    def _listed(self, folder: str) -> list[dict[str, Any]]:
         try:
             said = self._ask("GET", folder, "LISTSTATUS")
         except FileNotFoundError:
             return []
-        statuses = said["FileStatuses"]["FileStatus"]
-        return [str(one["pathSuffix"]) for one in statuses if one["pathSuffix"]]
+        # A file lists itself, without a name.
+        return [one for one in said["FileStatuses"]["FileStatus"] if one["pathSuffix"]]
 
     def is_there(self, key: str) -> bool:
         """Whether there is such a file."""
@@ -119,6 +123,48 @@ class Hdfs:
     def remove(self, key: str) -> None:
         """Remove a file; an empty folder is left."""
         self._ask("DELETE", key, "DELETE", recursive="false")
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of each file in a folder."""
+        return {one["pathSuffix"]: int(one["length"]) for one in self._listed(folder) if one["type"] == "FILE"}
+
+    def files(self, folder: str) -> list[str]:
+        """Every file below a folder, one listing for each folder."""
+        found: list[str] = []
+        waiting = [""]
+        while waiting:
+            inside = waiting.pop()
+            for one in self._listed(f"{folder}/{inside}".rstrip("/")):
+                name = f"{inside}/{one['pathSuffix']}".lstrip("/")
+                (found if one["type"] == "FILE" else waiting).append(name)
+        return found
+
+    def replace(self, key: str, temporary: str, data: bytes) -> None:
+        """Written aside, then renamed over what is there.
+
+        If the answer to the rename was lost, the next attempt finds nothing to rename: then it is done.
+        """
+        self.write(temporary, BytesIO(data))
+        with suppress(FileNotFoundError):
+            self._ask("PUT", temporary, "RENAME", destination=f"/{key}", renameoptions="OVERWRITE")
+
+    def copy(self, key: str, target: str) -> None:
+        """HDFS copies nothing by itself: the bytes pass through this host's temporary folder."""
+        with tempfile.TemporaryFile() as content:
+            self.read(key, content)
+            self.write(target, content)
+
+    def move_folder(self, folder: str, target: str) -> bool:
+        """HDFS renames a folder in one act, whatever is in it; whoever writes by its old name does not find it."""
+        self._ask("PUT", target.rpartition("/")[0], "MKDIRS")
+        if not self._ask("PUT", folder, "RENAME", destination=f"/{target}")["boolean"]:
+            # It is told twice if the answer to the first attempt was lost: then it is done.
+            self._ask("GET", target, "GETFILESTATUS")
+        return True
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove it with all that is in it."""
+        self._ask("DELETE", folder, "DELETE", recursive="true")
 
     def _ask(self, method: str, key: str, operation: str, **options: str) -> Any:
         answers: list[bytes] = []

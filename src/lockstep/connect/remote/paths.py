@@ -1,7 +1,7 @@
-"""Paths on other systems than this host's disk, with the few methods of ``pathlib.Path`` that a files sink needs.
+"""Paths on other systems than this host's disk, with the few methods of ``pathlib.Path`` that are needed there.
 
-What a sink does is written once, for both. What such a system has to offer is a :class:`FileSystem`; whatever it says
-comes as an error of ours, as ``FileNotFoundError``, or as another ``OSError``.
+What files sinks and checkpoints do is written once, for both. What such a system has to offer is a
+:class:`FileSystem`; whatever it says comes as an error of ours, as ``FileNotFoundError``, or as another ``OSError``.
 """
 
 from __future__ import annotations
@@ -48,6 +48,24 @@ class FileSystem(Protocol):
 
     def remove(self, key: str) -> None:
         """Remove a file, which may be gone."""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of each file directly in a folder; nothing if it is not there."""
+
+    def files(self, folder: str) -> list[str]:
+        """Every file below a folder, by its name from there on; nothing if it is not there."""
+
+    def replace(self, key: str, temporary: str, data: bytes) -> None:
+        """Make a small file in one atomic act, or replace it: a reader finds the old content or the new one."""
+
+    def copy(self, key: str, target: str) -> None:
+        """Copy a file; FileNotFoundError if there is none."""
+
+    def move_folder(self, folder: str, target: str) -> bool:
+        """Rename a folder in one act; False, and nothing is done, if the system has no such act."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder, which may be gone, with all that is in it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -101,6 +119,10 @@ class RemotePath:
         content = io.BytesIO()
         self.system.read(self.key, content)
         return content.getvalue()
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """The content of a small file of text."""
+        return self.read_bytes().decode(encoding)
 
     def write_bytes(self, data: bytes) -> int:
         """Make a small file, or replace it."""

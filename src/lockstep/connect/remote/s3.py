@@ -21,6 +21,7 @@ _UNDER_WAY = frozenset({"409", "ConditionalRequestConflict"})
 _NOT_OFFERED = frozenset({"501", "NotImplemented"})
 _NOT_ALLOWED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket"})
 _AGAIN_S = 0.2
+_REMOVED_AT_ONCE = 1000
 _PUTS = 5
 """A put that meets another one of the same name under way is to be tried again, says S3."""
 
@@ -122,6 +123,45 @@ class S3:
         """Remove an object."""
         with self._trouble(key):
             self._client.delete_object(Bucket=self._bucket, Key=key)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of each object directly in a folder."""
+        with self._trouble():
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=f"{folder}/", Delimiter="/"
+            )
+            found = [(str(one["Key"]), int(one["Size"])) for page in pages for one in page.get("Contents", ())]
+        return {key.removeprefix(f"{folder}/"): size for key, size in found}
+
+    def files(self, folder: str) -> list[str]:
+        """Every object below a folder."""
+        with self._trouble():
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=f"{folder}/")
+            keys = [str(one["Key"]) for page in pages for one in page.get("Contents", ())]
+        # Hadoop marks an empty folder with an object whose name ends so.
+        return [key.removeprefix(f"{folder}/") for key in keys if not key.endswith("/")]
+
+    def replace(self, key: str, temporary: str, data: bytes) -> None:  # noqa: ARG002 - an object appears whole
+        """Put the object."""
+        with self._trouble(key):
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=data)
+
+    def copy(self, key: str, target: str) -> None:
+        """The store copies it itself; in parts what is larger than one copy may be."""
+        with self._trouble(key):
+            self._client.copy({"Bucket": self._bucket, "Key": key}, self._bucket, target)
+
+    def move_folder(self, folder: str, target: str) -> bool:  # noqa: ARG002 - there are no folders
+        """There is no such act."""
+        return False
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove every object below it, a thousand at a time; Hadoop's mark of the folder with them."""
+        keys = [f"{folder}/{name}" for name in (*self.files(folder), "")]
+        for first in range(0, len(keys), _REMOVED_AT_ONCE):
+            some = [{"Key": key} for key in keys[first : first + _REMOVED_AT_ONCE]]
+            with self._trouble(folder):
+                self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
 
     def _content(self, key: str) -> bytes | None:
         try:

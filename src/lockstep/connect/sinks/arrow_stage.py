@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
-from lockstep.connect.disk import disk_trouble, make_folders, remove_files
+from lockstep.connect.disk import disk_trouble, entries, make_folders, remove_files, replace_file
 from lockstep.connect.protocols import ORDER, Output, Place, Stager
+from lockstep.connect.remote.paths import AnyPath, location, on_disk
 from lockstep.connect.sinks.merging import merged
 from lockstep.connect.sinks.schemas import without_nullability
 from lockstep.connect.sinks.staging import FileStager, parse_staged, read_batches, staged_stem
@@ -26,7 +26,8 @@ class ArrowStage:
     """The staged files of one sink."""
 
     def __init__(self, place: Place, sink_id: str) -> None:
-        self.folder = job_folder(place.home, place.job) / "staged" / checked_name("sink", sink_id)
+        above = location(place.shared) if place.shared else job_folder(place.home, place.job)
+        self.folder: AnyPath = above / "staged" / checked_name("sink", sink_id)
         self._schema: pa.Schema | None = None
 
     def open(self, schema: pa.Schema) -> None:
@@ -40,9 +41,7 @@ class ArrowStage:
                 return
             # Replaced, not created once: nothing published depends on it, and a new version of the job may have new
             # columns.
-            temporary = self.folder / f"{_SCHEMA_FILE}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
-            temporary.write_bytes(data)
-            temporary.replace(final)
+            replace_file(final, data, f".{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
     def stager(self, epoch: int, holder: Holder, task: int) -> Stager:
         """Where one task writes its share; what orders the rows is written beside their columns."""
@@ -86,13 +85,12 @@ class ArrowStage:
 
     def sweep(self, dead: Sequence[str]) -> int:
         """Remove what dead holders staged."""
-        paths = list(self.folder.iterdir()) if self.folder.exists() else []
-        staged = ((path, parse_staged(path.name)) for path in paths)
+        staged = ((path, parse_staged(path.name)) for path in entries(self.folder))
         return remove_files([path for path, parsed in staged if parsed is not None and parsed[1] in dead])
 
-    def checked(self, name: str) -> Path:
+    def checked(self, name: str) -> AnyPath:
         """The path of a staged file, LS0510 if no task of this sink wrote it."""
-        path = Path(name)
+        path = location(name)
         if path.parent != self.folder or parse_staged(path.name) is None:
             raise ConnectError(
                 "LS0510",
@@ -102,7 +100,7 @@ class ArrowStage:
         return path
 
 
-def _is_ordered(path: Path) -> bool:
+def _is_ordered(path: AnyPath) -> bool:
     """Whether the rows of a staged file have what orders them."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+    with on_disk(path) as local, pa.OSFile(str(local)) as file, pa.ipc.open_file(file) as reader:
         return ORDER in reader.schema.names

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from lockstep.connect.disk import remove_files
 from lockstep.connect.protocols import StagedFile
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.connect.sinks.staging import FileStager, parse_staged, read_batches
 from lockstep.errors import ConnectError
 
@@ -124,7 +125,7 @@ class DeltaStager:
         return self._parts[values]
 
 
-def listed_files(path: Path) -> list[DataFile]:
+def listed_files(path: AnyPath) -> list[DataFile]:
     """The files that a task's list names."""
     rows = [text for batch in read_batches(path, "arrow", LIST_SCHEMA) for text in batch.column(0).to_pylist()]
     files = [DataFile(**json.loads(text)) for text in rows]

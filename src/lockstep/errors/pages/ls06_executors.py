@@ -18,7 +18,8 @@ Without this check such a job seems well: state is on that executor's own disk, 
 of it is lost at the next restart.
 
 Put the project's folder on a file system that all hosts mount at the same path (NFS or the like), for
-reading and writing. An hdfs: or s3a: place for checkpoints is not supported. Or use local masters
+reading and writing. Or have checkpoints at an address (checkpoints = "hdfs://HOST:PORT/FOLDER" in
+lockstep.toml, docs/guide/places.md), and sources and sinks where all hosts reach them. Or use local masters
 (`local[4]`) and as many replicas as you want copies: each has its own disk then, and they agree through
 the ledger.""",
     ),

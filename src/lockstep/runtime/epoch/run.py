@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import DataFrame
 
 from lockstep.connect.protocols import SinkSide
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.errors import LockstepError, RunError
 from lockstep.faults.windows import Window, reached
 from lockstep.runtime.decide.fence import is_any_ours
@@ -28,7 +28,7 @@ class EpochRunner:
         store: Store,
         holder: Holder,
         sinks: Mapping[str, SinkSide],
-        checkpoint: Path,
+        checkpoint: AnyPath,
         machine: EpochSteps[SinkOutput],
         work: SparkWork,
     ) -> None:

@@ -27,6 +27,7 @@ from lockstep.config import SparkSettings
 from lockstep.credentials import SECRET_KEYS, write_private
 from lockstep.machine import java_facts
 from lockstep.runtime.process_environment import PROCESS_PINS
+from lockstep.runtime.spark.address import address_conf
 from lockstep.runtime.spark.archive import archive_options
 from lockstep.runtime.spark.boot import booted, properties_text, submit_options
 from lockstep.runtime.spark.hadoop_settings import lighten
@@ -130,13 +131,17 @@ def java_options(extra: str = "") -> str:
     return " ".join(part for part in (JAVA_OPTIONS, quick, archive_options(), extra) if part)
 
 
-def open_session(name: str, settings: SparkSettings, scratch: Path, replicas: int = 1) -> SparkSession:
+def open_session(
+    name: str, settings: SparkSettings, scratch: Path, replicas: int = 1, checkpoints: str = ""
+) -> SparkSession:
     """Start Spark with the pins. The JVM ends with this process: its standard input is our end of a pipe.
 
-    On a cluster it takes its share of what ``replicas`` share.
+    On a cluster it takes its share of what ``replicas`` share; ``checkpoints`` is the address at which they are kept.
     """
     conf = {
         **SPEED,
+        **_default_files(settings.master),
+        **address_conf(checkpoints),
         "spark.driver.memory": settings.driver_memory,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -158,6 +163,14 @@ def open_session(name: str, settings: SparkSettings, scratch: Path, replicas: in
     without_processes(session)
     lighten(session)
     return session
+
+
+def _default_files(master: str) -> dict[str, str]:
+    """Have a path be one of this host, also where Hadoop's settings are at hand and mean HDFS by it.
+
+    YARN brings Spark's files to its hosts by that.
+    """
+    return {} if master.startswith("yarn") else {"spark.hadoop.fs.defaultFS": "file:///"}
 
 
 @contextmanager

@@ -54,18 +54,24 @@ def on_each(session: SparkSession, targets: Sequence[Executor], function: Callab
     Spark has no call for that, but it keeps to the places that a task prefers, an executor among them, as long as there
     is room within its patience (`spark.locality.wait`, 3 s).
     """
-    context = session.sparkContext
-    jvm: Any = context._jvm
     serializer = CPickleSerializer()
-    pairs = jvm.java.util.ArrayList()
-    for one in targets:
-        preferred = jvm.PythonUtils.toSeq(_java_list(jvm, [f"executor_{one.host}_{one.id}"]))
-        pairs.add(jvm.scala.Tuple2(bytearray(serializer.dumps(one.id)), preferred))
-    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").apply(jvm.java.lang.Object._java_lang_class)
-    placed = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), tag)
-    rdd: RDD[str] = RDD(jvm.org.apache.spark.api.java.JavaRDD(placed, tag), context, serializer)
+    ids = [(one, bytearray(serializer.dumps(one.id))) for one in targets]
+    rdd: RDD[str] = RDD(placed(session, ids), session.sparkContext, serializer)
     answers: list[T] = rdd.map(function).collect()
     return answers
+
+
+def placed(session: SparkSession, values: Sequence[tuple[Executor, object]]) -> Any:
+    """Values as an RDD of the JVM, each in a task for its executor."""
+    context = session.sparkContext
+    jvm: Any = context._jvm
+    pairs = jvm.java.util.ArrayList()
+    for one, value in values:
+        preferred = jvm.PythonUtils.toSeq(_java_list(jvm, [f"executor_{one.host}_{one.id}"]))
+        pairs.add(jvm.scala.Tuple2(value, preferred))
+    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").apply(jvm.java.lang.Object._java_lang_class)
+    made = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), tag)
+    return jvm.org.apache.spark.api.java.JavaRDD(made, tag)
 
 
 def _java_list(jvm: Any, values: Sequence[str]) -> Any:

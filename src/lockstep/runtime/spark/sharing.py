@@ -33,7 +33,9 @@ _POLL_S = 0.05
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 SHARE_HINT = (
     "put the project's folder on a file system that the driver and all executors mount at the same path (NFS or the "
-    "like); or use local masters, with as many replicas as you want copies, on several hosts if need be."
+    'like); or keep checkpoints at an address (checkpoints = "hdfs://HOST:PORT/FOLDER" in lockstep.toml), and sources '
+    "and sinks where all of them reach them; or use local masters, with as many replicas as you want copies, on "
+    "several hosts if need be."
 )
 
 

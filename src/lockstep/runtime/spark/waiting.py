@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from lockstep.compile.job import Compiled
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.epoch.source import SourceOptions
 from lockstep.runtime.spark.batches import for_each_batch
@@ -63,12 +64,14 @@ class WaitingQueries:
             time.sleep(_POLL_S)
         return True
 
-    def go_on(self, epochs: Mapping[int, Epoch], checkpoints: Mapping[int, Path]) -> None:
+    def go_on(self, epochs: Mapping[int, Epoch], checkpoints: Mapping[int, AnyPath]) -> None:
         """Open the gate: these functions compute the epochs, from these checkpoints on."""
         self._epochs.update(epochs)
         for number, logs in self._logs.items():
+            checkpoint = checkpoints[number]
+            assert isinstance(checkpoint, Path), "no link leads to an address"
             shutil.rmtree(logs)
-            logs.symlink_to(checkpoints[number].absolute(), target_is_directory=True)
+            logs.symlink_to(checkpoint.absolute(), target_is_directory=True)
         gates.clear(self._gate)
 
     def _give_up(self) -> None:
@@ -88,7 +91,7 @@ def _sources_of(frame: DataFrame) -> list[str]:
     return [SourceOptions.from_json(leaf.extraOptions().get("lockstep")).source for leaf in streams]
 
 
-def started(stage: Compiled, checkpoint: Path, epoch: Epoch) -> StreamingQuery:
+def started(stage: Compiled, checkpoint: AnyPath, epoch: Epoch) -> StreamingQuery:
     """The query of one stage. Spark keeps the number of partitions that the session has at this moment."""
     if stage.partitions is not None:
         stage.frame.sparkSession.conf.set(PARTITIONS, str(stage.partitions))

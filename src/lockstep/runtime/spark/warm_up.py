@@ -12,7 +12,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -20,6 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lockstep.compile.job import Compiled
+from lockstep.connect.disk import remove_folder
+from lockstep.connect.remote.paths import AnyPath, RemotePath
 from lockstep.errors import LockstepError
 from lockstep.runtime.epoch.output import through_driver
 from lockstep.runtime.spark.waiting import started
@@ -43,13 +44,14 @@ def nowhere(key: str, step: str, facts: dict[str, Any]) -> None:
 
 
 def warm_up(
-    compiled: Compiled, folder: Path, should_stop: Callable[[], bool], is_missed: Callable[[], bool] = lambda: True
+    compiled: Compiled, folder: AnyPath, should_stop: Callable[[], bool], is_missed: Callable[[], bool] = lambda: True
 ) -> bool:
     """Run ``compiled``, whose sources repeat the newest epoch, some times with a throw-away checkpoint.
 
-    Of that only the logs of its first epoch are left in ``folder``; returns whether they are there.
+    Of that only the logs of its first epoch are left in ``folder``, and at an address nothing; returns whether they are
+    there.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(folder)
     done: list[int] = []
 
     def rehearse(frame: DataFrame, batch: int) -> None:
@@ -83,7 +85,7 @@ def is_enough(epochs: int, spent_s: float, *, is_missed: bool) -> bool:
     return epochs >= EPOCHS_MAX or (is_missed and epochs >= EPOCHS_MIN and spent_s > MORE_S)
 
 
-def _read_state(session: SparkSession, folder: Path) -> None:
+def _read_state(session: SparkSession, folder: AnyPath) -> None:
     """Take a digest of the state that the rehearsal left: the first takes a second, and epochs wait for it."""
     try:
         at = standing(folder)
@@ -93,7 +95,10 @@ def _read_state(session: SparkSession, folder: Path) -> None:
         print(f"the state of the rehearsal was not read: {error}", file=sys.stderr, flush=True)
 
 
-def _only_logs(folder: Path) -> bool:
+def _only_logs(folder: AnyPath) -> bool:
+    if isinstance(folder, RemotePath):
+        remove_folder(folder)
+        return False
     kept = {folder / "metadata", folder / "offsets" / "0", folder / "commits" / "0"}
     for path in [*folder.rglob("*")]:
         if path.is_file() and path not in kept:

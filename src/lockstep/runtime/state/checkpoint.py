@@ -5,6 +5,7 @@ Spark's batch ids are not epoch numbers; the epoch is read from the offset log o
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import json
 import re
@@ -12,6 +13,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.connect.disk import entries, replace_file
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.errors import RunError
 from lockstep.runtime.state.state_metadata import state_operators, state_partitions
 from lockstep.runtime.state.store_files import fault_of_version
@@ -44,7 +47,7 @@ class Found:
     """Why its files cannot be used, "" if they can."""
 
 
-def batch_epoch(checkpoint: Path, batch: int) -> int:
+def batch_epoch(checkpoint: AnyPath, batch: int) -> int:
     """The epoch that a batch computes, from its entry in the offset log."""
     lines = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
     offsets = {json.loads(line)["epoch"] for line in lines[2:] if line.strip() not in ("", "-")}
@@ -57,15 +60,16 @@ def batch_epoch(checkpoint: Path, batch: int) -> int:
     return int(offsets.pop())
 
 
-def batch_of(checkpoint: Path, epoch: int) -> int | None:
+def batch_of(checkpoint: AnyPath, epoch: int) -> int | None:
     """The newest batch that computes ``epoch``, None if Spark does not keep it any more."""
-    for batch in reversed(_batches(checkpoint / "offsets")):
-        if (found := batch_epoch(checkpoint, batch)) <= epoch:
-            return batch if found == epoch else None
-    return None
+    batches = _batches(checkpoint / "offsets")
+    # Epochs grow with batches. Few are read: at an address each is a request.
+    after = bisect.bisect_right(batches, epoch, key=lambda batch: batch_epoch(checkpoint, batch))
+    newest = batches[after - 1] if after else None
+    return newest if newest is not None and batch_epoch(checkpoint, newest) == epoch else None
 
 
-def standing(checkpoint: Path) -> Standing | None:
+def standing(checkpoint: AnyPath) -> Standing | None:
     """Where the checkpoint stands, None if nothing was committed yet. Raises LS0604 if it is damaged."""
     try:
         return _standing(checkpoint)
@@ -73,7 +77,7 @@ def standing(checkpoint: Path) -> Standing | None:
         raise damaged(checkpoint, f"{type(error).__name__}: {error}") from None
 
 
-def _standing(checkpoint: Path) -> Standing | None:
+def _standing(checkpoint: AnyPath) -> Standing | None:
     begun = _batches(checkpoint / "offsets")
     committed = _batches(checkpoint / "commits")
     if not begun:
@@ -90,7 +94,7 @@ def _standing(checkpoint: Path) -> Standing | None:
     return Standing(committed[-1], batch_epoch(checkpoint, committed[-1]), begun_epoch)
 
 
-def partitions_of(checkpoint: Path) -> int | None:
+def partitions_of(checkpoint: AnyPath) -> int | None:
     """In how many partitions a checkpoint keeps its state, by its newest committed batch; None if it has no state."""
     at = standing(checkpoint)
     if at is None or at.batch < 0 or not state_operators(checkpoint, at.batch):
@@ -99,7 +103,7 @@ def partitions_of(checkpoint: Path) -> int | None:
     return int(json.loads(note)["conf"][PARTITIONS])
 
 
-def check_state(checkpoint: Path, batch: int) -> None:
+def check_state(checkpoint: AnyPath, batch: int) -> None:
     """Check that every store can be rebuilt for ``batch``: a base and every change after it, all as they were written.
 
     It reads exactly the files that Spark reads next.
@@ -112,13 +116,13 @@ def check_state(checkpoint: Path, batch: int) -> None:
         raise damaged(checkpoint, f"{type(error).__name__}: {error}") from None
 
 
-def take_back(checkpoint: Path, batch: int) -> None:
+def take_back(checkpoint: AnyPath, batch: int) -> None:
     """Let Spark compute its newest committed batch again: without its commit it counts as begun only."""
     for name in (str(batch), f".{batch}.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 
 
-def read_fingerprint(checkpoint: Path) -> tuple[Plan, str] | None:
+def read_fingerprint(checkpoint: AnyPath) -> tuple[Plan, str] | None:
     """The plan and the version of the code that wrote this checkpoint, None for one without a note."""
     path = checkpoint / FINGERPRINT
     if not path.exists():
@@ -142,13 +146,10 @@ def written_by(checkpoint: Path) -> int | None:
     return int(incarnation) if incarnation is not None else None
 
 
-def write_fingerprint(checkpoint: Path, plan: Plan, version: str, incarnation: int | None = None) -> None:
+def write_fingerprint(checkpoint: AnyPath, plan: Plan, version: str, incarnation: int | None = None) -> None:
     """Note which plan, version of the code and incarnation write this checkpoint, before Spark does."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    temporary = checkpoint / f"{FINGERPRINT}.new"
     note = {"format": FORMAT_VERSION, "plan": plan, "version": version, "incarnation": incarnation}
-    temporary.write_text(json.dumps(note), encoding="utf-8")
-    temporary.replace(checkpoint / FINGERPRINT)
+    replace_file(checkpoint / FINGERPRINT, json.dumps(note).encode())
 
 
 def set_aside(checkpoint: Path, incarnation: int) -> Path:
@@ -164,7 +165,7 @@ def set_aside(checkpoint: Path, incarnation: int) -> Path:
     return target
 
 
-def damaged(checkpoint: Path, what: str) -> RunError:
+def damaged(checkpoint: AnyPath, what: str) -> RunError:
     """The error for a checkpoint that must not be used."""
     return RunError(
         "LS0604",
@@ -174,10 +175,5 @@ def damaged(checkpoint: Path, what: str) -> RunError:
     )
 
 
-def _batches(folder: Path) -> list[int]:
-    return sorted(_numbers(folder, r"(\d+)")) if folder.is_dir() else []
-
-
-def _numbers(folder: Path, pattern: str) -> list[int]:
-    found = (re.fullmatch(pattern, path.name) for path in folder.iterdir())
-    return [int(match.group(1)) for match in found if match]
+def _batches(folder: AnyPath) -> list[int]:
+    return sorted(int(path.name) for path in entries(folder) if re.fullmatch(r"\d+", path.name))

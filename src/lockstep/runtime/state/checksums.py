@@ -1,6 +1,7 @@
 """The checksums that Hadoop's local file system keeps beside every file that Spark writes: ``.NAME.crc``.
 
-They cost nothing more: Spark writes them anyway, and checks them itself wherever it finds them. Four bytes "crc\\0",
+They cost nothing more: Spark writes them anyway, and checks them itself wherever it finds them. HDFS and S3 keep their
+own, and check them whenever somebody reads. Four bytes "crc\\0",
 how many bytes of the file each sum is about, then a CRC-32 for each such piece.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 import struct
 import zlib
 from pathlib import Path
+
+from lockstep.connect.remote.paths import AnyPath, RemotePath
 
 _HEAD = struct.Struct(">4sI")
 _MAGIC = b"crc\0"
@@ -25,8 +28,10 @@ def sums_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.crc")
 
 
-def fault_of(path: Path) -> str | None:
+def fault_of(path: AnyPath) -> str | None:
     """What is wrong with a file according to its checksums; None if nothing is, or if it has none."""
+    if isinstance(path, RemotePath):
+        return None
     try:
         sums = sums_of(path).read_bytes()
     except FileNotFoundError:

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 )
 
 from lockstep.compile.digests import HASHES, add_sums, digest_text, hash_columns
+from lockstep.connect.remote.paths import AnyPath, RemotePath
 from lockstep.runtime.state.state_metadata import StateOperator, state_operators
 
 _INDEX = "index"
@@ -35,7 +36,7 @@ _AGGREGATES = frozenset({"stateStoreSave", "sessionWindowStateStoreSaveExec"})
 _HALF = (1 << 32) - 1
 
 
-def state_digest(spark: SparkSession, checkpoint: Path, batch: int, *, exact_floats: bool = True) -> dict[str, str]:
+def state_digest(spark: SparkSession, checkpoint: AnyPath, batch: int, *, exact_floats: bool = True) -> dict[str, str]:
     """Operator ("0 symmetricHashJoin") -> digest of its rows after ``batch``; empty for a query without state.
 
     The query may be running: a committed version does not change, and is there as long as Spark keeps it. Without
@@ -66,9 +67,9 @@ def _added_up(frame: DataFrame) -> tuple[int, tuple[int, int]]:
 
 
 @contextmanager
-def _plain_name(checkpoint: Path) -> Iterator[Path]:
+def _plain_name(checkpoint: AnyPath) -> Iterator[AnyPath]:
     """The same folder under a name without a space: Spark's reader of state looks for ``my%20jobs`` instead."""
-    if quote(str(checkpoint)) == str(checkpoint):
+    if isinstance(checkpoint, RemotePath) or quote(str(checkpoint)) == str(checkpoint):
         yield checkpoint
         return
     with tempfile.TemporaryDirectory(prefix="lockstep-state-") as folder:
@@ -87,7 +88,7 @@ def _readings(operator: StateOperator) -> Iterator[dict[str, str]]:
 
 def _hashed(
     spark: SparkSession,
-    checkpoint: Path,
+    checkpoint: AnyPath,
     batch: int,
     operator: StateOperator,
     options: dict[str, str],

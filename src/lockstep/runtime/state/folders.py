@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.errors import RunError
 from lockstep.faults.windows import Window, reached
 from lockstep.plan.fingerprints import differences
@@ -29,15 +30,29 @@ def checkpoint_folders(folder: Path, stages: int) -> tuple[Path, ...]:
 
 def standings(job: Path, stages: int) -> dict[str, tuple[int, ...]]:
     """The newest epoch that each stage of each replica in a job's folder has computed: they need not be the same."""
-    return {replica.name: _stage_epochs(replica, stages) for replica in sorted((job / "replicas").glob("*"))}
+    found = sorted((job / "replicas").glob("*"))
+    return {replica.name: stage_epochs(checkpoint_folders(replica, stages)) for replica in found}
 
 
-def _stage_epochs(replica: Path, stages: int) -> tuple[int, ...]:
+def stage_epochs(folders: Sequence[AnyPath]) -> tuple[int, ...]:
+    """The newest epoch in the checkpoint of each stage of a replica."""
     try:
-        found = [checkpoints.standing(checkpoint) for checkpoint in checkpoint_folders(replica, stages)]
+        found = [checkpoints.standing(checkpoint) for checkpoint in folders]
     except RunError:
         return (-1,)  # damaged: the replica will find out, and be seeded
     return tuple(at.epoch if at is not None else -1 for at in found)
+
+
+def found_in(folder: AnyPath) -> Found:
+    """What a checkpoint's folder holds, and whether its files are whole."""
+    try:
+        plan, version = checkpoints.read_fingerprint(folder) or (None, "")
+        at = checkpoints.standing(folder)
+        if at is not None and at.batch >= 0:
+            checkpoints.check_state(folder, at.batch)
+    except (RunError, OSError, ValueError) as error:
+        return Found(None, damage=str(error))
+    return Found(at, plan, version)
 
 
 class Snapshots(Protocol):
@@ -103,16 +118,7 @@ class CheckpointFolders:
     def find(self, stage: int) -> Found | None:
         """Read what is there, and whether its files are whole."""
         folder = self.folders[stage]
-        if not folder.exists():
-            return None
-        try:
-            plan, version = checkpoints.read_fingerprint(folder) or (None, "")
-            at = checkpoints.standing(folder)
-            if at is not None and at.batch >= 0:
-                checkpoints.check_state(folder, at.batch)
-        except (RunError, OSError, ValueError) as error:
-            return Found(None, damage=str(error))
-        return Found(at, plan, version)
+        return found_in(folder) if folder.exists() else None
 
     def take_back(self, stage: int, batch: int) -> None:
         """Let the newest batch be computed again."""
@@ -141,7 +147,7 @@ class CheckpointFolders:
         fresh = self._fresh(stage)
         shutil.rmtree(fresh, ignore_errors=True)
         epoch = self._snapshots.copy(peer, stage, fresh).epoch
-        _check_peers_plan(fresh, self._plan, peer)
+        check_peers_plan(fresh, self._plan, peer)
         self._into_shape(stage, fresh)
         checkpoints.write_fingerprint(fresh, self._plan, self._version, self._holder.incarnation)
         return epoch
@@ -173,7 +179,7 @@ class CheckpointFolders:
         return self.folders[stage].with_name(f"{self.folders[stage].name}.new")
 
 
-def _check_peers_plan(copied: Path, plan: Plan, peer: str) -> None:
+def check_peers_plan(copied: AnyPath, plan: Plan, peer: str) -> None:
     """A peer that was started before Lockstep was changed on the disk may keep its state in another order."""
     noted = checkpoints.read_fingerprint(copied)
     changed = differences(noted[0], plan) if noted is not None else ["it does not say which plan wrote it"]

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Protocol
 
 from lockstep.config import RunSettings
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.errors import RunError
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
 from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state.checkpoint import Found, Plan, Standing
+from lockstep.runtime.state.checkpoints_at_address import CheckpointsAtAddress
 from lockstep.runtime.state.folders import KEPT_SHAPE, CheckpointFolders, Shape, Snapshots, SnapshotsHere
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.protocols import BOOTING, COMPUTING, Holder, Progress, Store
@@ -257,11 +259,15 @@ def prepare(
     *,
     again: bool = False,
     shape: Shape = KEPT_SHAPE,
-) -> tuple[Path, ...]:
+) -> tuple[AnyPath, ...]:
     """Put a checkpoint for each stage in place for this start and return their folders."""
-    plan = graph.fingerprint()
-    snapshots = _snapshots(spec, store, plan, version, len(graph.stages))
-    checkpoints = CheckpointFolders(spec.folder, len(graph.stages), snapshots, store, holder, plan, version, shape)
+    plan, stages, address = graph.fingerprint(), len(graph.stages), spec.parsed_settings().checkpoints
+    checkpoints: CheckpointFolders | CheckpointsAtAddress
+    if address:
+        checkpoints = CheckpointsAtAddress(address, stages, store, holder, plan, version)
+    else:
+        snapshots = _snapshots(spec, store, plan, version, stages)
+        checkpoints = CheckpointFolders(spec.folder, stages, snapshots, store, holder, plan, version, shape)
     time_steps = [[step.id for step in stage.event_times] for stage in graph.stages]
     prefer_peer = spec.seed == "peer"
     recovery = Recovery(

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lockstep.connect.disk import entries, replace_file
+from lockstep.connect.remote.paths import AnyPath, RemotePath
 from lockstep.errors import RunError
 from lockstep.runtime.state.checksums import sums_of, write_sums
 
@@ -51,50 +53,54 @@ class StatePartition:
     operator: StateOperator
     store: StateStore
     partition: int
-    folder: Path
+    folder: AnyPath
+
+    @property
+    def inside(self) -> str:
+        """The folder's name from the checkpoint on."""
+        return _folder_name(self.operator.number, self.partition, self.store.name)
 
     def __str__(self) -> str:
         what = f"operator {self.operator.number} ({self.operator.name})"
         return f"{what}, store {self.store.name}, partition {self.partition}"
 
 
-def state_operators(checkpoint: Path, batch: int) -> tuple[StateOperator, ...]:
+def state_operators(checkpoint: AnyPath, batch: int) -> tuple[StateOperator, ...]:
     """The operators that have state at a committed ``batch``, by number; none for a query without state.
 
     Raises what reading does: OSError, ValueError or KeyError, if the notes are damaged.
     """
     state = checkpoint / "state"
-    numbers = sorted(int(path.name) for path in state.iterdir() if path.name.isdigit()) if state.is_dir() else []
+    numbers = sorted(int(path.name) for path in entries(state) if path.name.isdigit())
     if numbers != list(range(len(numbers))):
         raise ValueError(f"of operators 0 to {numbers[-1]} only {numbers} are there")
     return tuple(_operator(state / str(number), batch) for number in numbers)
 
 
-def state_partitions(checkpoint: Path, batch: int) -> Iterator[StatePartition]:
+def state_partitions(checkpoint: AnyPath, batch: int) -> Iterator[StatePartition]:
     """Every partition of every store at ``batch``."""
     for operator in state_operators(checkpoint, batch):
         for store in operator.stores:
             for partition in range(store.partitions):
-                inside = checkpoint / "state" / str(operator.number) / str(partition)
-                folder = inside if store.name == _DEFAULT else inside / store.name
+                folder = checkpoint / _folder_name(operator.number, partition, store.name)
                 yield StatePartition(operator, store, partition, folder)
 
 
-def relocate(checkpoint: Path) -> None:
+def _folder_name(operator: int, partition: int, store: str) -> str:
+    return f"state/{operator}/{partition}" + ("" if store == _DEFAULT else f"/{store}")
+
+
+def relocate(checkpoint: AnyPath) -> None:
     """Make the notes of a checkpoint that was copied or moved name their files where they are now.
 
     ``transformWithState`` notes the absolute places of its schemas. In a copy these would be the files of the replica
     that it was copied from: gone as soon as that one is seeded itself.
     """
-    for path in (checkpoint / "state").glob("[0-9]*/_metadata/v2/[0-9]*"):
-        version, note = _read(path)
-        before = json.dumps(note)
-        operator = (checkpoint / "state" / path.parents[2].name).resolve()
-        for store in note["stateStoreInfo"]:
-            places = store.get("stateSchemaFilePaths", [])
-            store["stateSchemaFilePaths"] = [_moved(place, operator) for place in places]
-        if json.dumps(note) != before:
-            _replace(path, f"{version}\n{json.dumps(note, separators=(',', ':'))}")
+    for operator in entries(checkpoint / "state"):
+        now = str(operator) if isinstance(operator, RemotePath) else f"file:{operator.resolve()}"
+        for path in entries(operator / "_metadata" / "v2") if operator.name.isdigit() else ():
+            if path.name.isdigit():
+                _relocate_note(path, now)
 
 
 def note_partitions(checkpoint: Path, batch: int) -> None:
@@ -118,7 +124,17 @@ def _has_version(partition: Path, version: int) -> bool:
     return any(partition.rglob(f"{version}.zip")) or any(partition.rglob(f"{version}.changelog"))
 
 
-def _operator(folder: Path, batch: int) -> StateOperator:
+def _relocate_note(path: AnyPath, operator: str) -> None:
+    version, note = _read(path)
+    before = json.dumps(note)
+    for store in note["stateStoreInfo"]:
+        places = store.get("stateSchemaFilePaths", [])
+        store["stateSchemaFilePaths"] = [_moved(place, operator) for place in places]
+    if json.dumps(note) != before:
+        _replace(path, f"{version}\n{json.dumps(note, separators=(',', ':'))}")
+
+
+def _operator(folder: AnyPath, batch: int) -> StateOperator:
     _, note = _read(_note_of(folder / "_metadata", batch))
     info = note["operatorInfo"]
     stores = tuple(StateStore(one["storeName"], int(one["numPartitions"])) for one in note["stateStoreInfo"])
@@ -129,14 +145,14 @@ def _operator(folder: Path, batch: int) -> StateOperator:
     return StateOperator(int(folder.name), info["operatorName"], stores, variables)
 
 
-def _note_of(folder: Path, batch: int) -> Path:
+def _note_of(folder: AnyPath, batch: int) -> AnyPath:
     """The note that holds at ``batch``: the newest that is not of a later one."""
-    numbered = [int(path.name) for path in folder.glob("v2/[0-9]*") if path.name.isdigit()]
+    numbered = [int(path.name) for path in entries(folder / "v2") if path.name.isdigit()]
     held = [number for number in numbered if number <= batch]
     return folder / "v2" / str(max(held)) if held else folder / "metadata"
 
 
-def _read(path: Path) -> tuple[str, dict[str, Any]]:
+def _read(path: AnyPath) -> tuple[str, dict[str, Any]]:
     version, _, text = path.read_text(encoding="utf-8").partition("\n")
     if version not in _NOTES:
         raise RunError(
@@ -149,18 +165,18 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     return version, note
 
 
-def _moved(place: str, operator: Path) -> str:
+def _moved(place: str, operator: str) -> str:
     """The same file below the operator's folder as it is now."""
     _, folder, inside = place.partition("/_stateSchema/")
-    if not place.startswith("file:") or not inside:
+    if place.partition(":")[0] != operator.partition(":")[0] or not inside:
         raise ValueError(f"the schema of a state is said to be at {place}")
-    return f"file:{operator}{folder}{inside}"
+    return f"{operator}{folder}{inside}"
 
 
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    # Its checksums go first: a note without them is read, a note with those of another is not.
-    sums_of(path).unlink(missing_ok=True)
-    temporary.replace(path)
-    write_sums(path)
+def _replace(path: AnyPath, text: str) -> None:
+    if isinstance(path, Path):
+        # Its checksums go first: a note without them is read, a note with those of another is not.
+        sums_of(path).unlink(missing_ok=True)
+    replace_file(path, text.encode())
+    if isinstance(path, Path):
+        write_sums(path)

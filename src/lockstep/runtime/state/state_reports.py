@@ -7,13 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lockstep.clock import wall_us
+from lockstep.connect.remote.paths import AnyPath
 from lockstep.errors import LockstepError, StoreError
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.decide.state_digests import Joined, is_urgent, joined_key, stretched, wanted_epochs
@@ -44,7 +44,7 @@ class StateReports(threading.Thread):
         store: Store,
         holder: Holder,
         version: str,
-        checkpoints: Mapping[int, Path],
+        checkpoints: Mapping[int, AnyPath],
         stage_progress: StageProgress,
         every_epochs: int,
         exact_floats: bool,

@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from pathlib import Path
+from collections.abc import Mapping
 
+from lockstep.connect.disk import file_sizes
+from lockstep.connect.remote.paths import AnyPath, on_disk
 from lockstep.runtime.state.checksums import fault_of
 
 _NUMBERED = re.compile(r"(\d+)\.(zip|changelog)")
@@ -39,9 +41,9 @@ def is_needed(name: str, base: int, version: int) -> bool:
     return found is not None and max(1, base) <= int(found[1]) <= version
 
 
-def named_by(base: Path) -> list[tuple[Path, int]]:
+def named_by(base: AnyPath) -> list[tuple[AnyPath, int]]:
     """The files that a base needs beside itself, and their sizes."""
-    with zipfile.ZipFile(base) as archive:
+    with on_disk(base) as local, zipfile.ZipFile(local) as archive:
         note = json.loads(archive.read("metadata").decode().partition("\n")[2])
     return [
         (base.parent / folder / one[field], int(one["sizeBytes"]))
@@ -50,32 +52,34 @@ def named_by(base: Path) -> list[tuple[Path, int]]:
     ]
 
 
-def fault_of_version(folder: Path, version: int) -> str | None:
+def fault_of_version(folder: AnyPath, version: int) -> str | None:
     """What stands in the way of rebuilding a version; None if nothing does."""
-    if not folder.is_dir():
+    sizes = file_sizes(folder)
+    if not sizes:
         return "its folder is missing"
-    base = base_of([path.name for path in folder.iterdir()], version)
+    base = base_of([*sizes], version)
     for number in range(base + 1, version + 1):
-        if (fault := _fault_of_file(folder / f"{number}.changelog")) is not None:
+        if (fault := _fault_of_file(folder / f"{number}.changelog", sizes)) is not None:
             return fault
-    return _fault_of_base(folder / f"{base}.zip") if base else None
+    return _fault_of_base(folder / f"{base}.zip", sizes) if base else None
 
 
-def _fault_of_base(base: Path) -> str | None:
-    if (fault := _fault_of_file(base)) is not None:
+def _fault_of_base(base: AnyPath, beside: Mapping[str, int]) -> str | None:
+    if (fault := _fault_of_file(base, beside)) is not None:
         return fault
     try:
         named = named_by(base)
     except zipfile.BadZipFile as error:
         return f"{base.name} is not a whole zip file: {error}"
-    faults = (_fault_of_file(path, size) for path, size in named)
+    sizes = {folder: file_sizes(base.parent / folder) for folder in {path.parent.name for path, _ in named}}
+    faults = (_fault_of_file(path, sizes[path.parent.name], size) for path, size in named)
     return next((fault for fault in faults if fault is not None), None)
 
 
-def _fault_of_file(path: Path, size: int | None = None) -> str | None:
-    if not path.exists():
+def _fault_of_file(path: AnyPath, sizes: Mapping[str, int], size: int | None = None) -> str | None:
+    found = sizes.get(path.name)
+    if found is None:
         return f"{path.name} is missing"
-    found = path.stat().st_size
     if found == 0 or (size is not None and found != size):
         return f"{path.name} has {found} bytes" + ("" if size is None else f" instead of {size}")
     return None if (fault := fault_of(path)) is None else f"{path.name} {fault}"

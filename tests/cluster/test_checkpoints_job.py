@@ -1,0 +1,168 @@
+"""Whole jobs with checkpoints on HDFS: killed in the middle, seeded, started again; compared with plain Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lockstep import services
+from lockstep.bench.running import JobRun, Run
+from lockstep.connect.reading import read
+from lockstep.connect.remote.paths import location
+from lockstep.control.checkpoints import CHECKPOINTS
+from lockstep.errors import ConnectError
+from lockstep.faults.orders import Orders, Window, WindowOrder
+from lockstep.faults.switch import FOLDER_VARIABLE
+from lockstep.runtime.state.checkpoints_at_address import in_place
+from lockstep.services.hosts import obstacle, own_network
+from tests.cluster import checkpoints_scenario, spark_job
+from tests.cluster.checkpoint_job import JOB, TEXT, expected_totals, expected_windows, feed, newest
+
+PHASE = 2_000
+"""So many numbers more are read in each phase of the life."""
+SETTINGS = {
+    "heartbeat_interval_s": "2",
+    "spares": "1",
+    "boot_share": "gentle",
+    "retention_epochs_min": "10",
+    "seed_beyond_epochs": "2",
+    "start_timeout_s": "600",
+}
+WAIT_S = 600.0
+S3A_JARS = "LOCKSTEP_TEST_S3A_JARS"
+"""A folder with Spark's client for S3."""
+Start = Callable[..., JobRun]
+
+
+@pytest.fixture
+def start(checkpoints: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Starts the job, again and again in the same folder."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(Orders(tmp_path / "faults").folder))
+    started: list[JobRun] = []
+
+    def begin(**settings: str) -> JobRun:
+        run = Run(JOB, TEXT, 2, settings={**SETTINGS, **settings}, checkpoints=checkpoints)
+        started.append(JobRun(run, tmp_path))
+        return started[-1]
+
+    yield begin
+    for run in started:
+        run.kill()
+
+
+def events(run: JobRun, kind: str, replica: str) -> list[str]:
+    return [event[4] for event in run.store.events() if event[2] == kind and event[3] == replica]
+
+
+def rows(run: JobRun, sink: str) -> list[dict[str, int]]:
+    try:
+        return read(run.folder / "out" / sink).to_pylist()  # type: ignore[no-any-return]
+    except ConnectError as error:
+        assert error.code == "LS0513", error
+        return []
+
+
+def phase(run: JobRun, number: int) -> None:
+    """Feed more numbers; every total, which needs all that was fed before, has to follow, in both replicas."""
+    feed(run.store_folder, range((number - 1) * PHASE, number * PHASE))
+    wanted = expected_totals(number * PHASE)
+    run.wait_until(lambda: newest(rows(run, "totals"), "total") == wanted, WAIT_S, f"the totals of phase {number}")
+    head = run.store.head()
+    assert head is not None
+    run.wait_until(lambda: all(one.epoch >= head.epoch for one in run.store.progress()), WAIT_S, "both replicas")
+
+
+def hit(run: JobRun, orders: Orders, window: Window) -> str:
+    """Have whoever publishes killed there; who came back."""
+    head = run.store.head()
+    assert head is not None
+    orders.give(WindowOrder(window.value, window, from_epoch=head.epoch + 1, leading=True))
+    run.wait_until(lambda: orders.obeyed(window.value) is not None, WAIT_S, f"reaching {window}")
+    done = orders.obeyed(window.value)
+    assert done is not None
+
+    def is_back() -> bool:
+        victim = run.progress(done.replica)
+        return victim is not None and victim.pid != done.pid and run.all_run()
+
+    run.wait_until(is_back, WAIT_S, f"{done.replica} to come back after {window}")
+    return done.replica
+
+
+@pytest.mark.parametrize("checkpoints", ["hdfs"], indirect=True)
+@pytest.mark.long
+def test_a_whole_life_with_checkpoints_at_an_address_ends_with_what_plain_python_says(
+    start: Start, tmp_path: Path
+) -> None:
+    run, orders = start(), Orders(tmp_path / "faults")
+    phase(run, 1)
+    run.wait_until(lambda: run.store.floor() > 0, WAIT_S, "a history that is trimmed")
+    run.wait_until(lambda: any(event[2] == "spare-ready" for event in run.store.events()), WAIT_S, "a spare")
+    # Its spare becomes the replica, from the state of the other one: there is no beginning any more.
+    victim = hit(run, orders, Window.PUBLISHED_NOT_COMMITTED)
+    assert events(run, "seeded", victim)
+    assert any(text.startswith("a spare") for text in events(run, "replica-phases", victim))
+    phase(run, 2)
+    run.kill()
+
+    again = start()
+    phase(again, 3)
+    again.stop()
+
+    feed(tmp_path / ".lockstep", range(3 * PHASE, 4 * PHASE))
+    last = start(until_done="true", spares="0")
+    last.wait_end(WAIT_S)
+    address = last.store.fact(CHECKPOINTS)
+    assert address is not None
+    for replica in ("r0", "r1"):
+        assert not [*(tmp_path / ".lockstep/jobs" / JOB / "replicas" / replica).glob("checkpoint*")]
+        place = location(address) / replica
+        assert [path for path in place.iterdir() if path != in_place(place)] == [], "older starts left nothing"
+    assert not last.store.divergences()
+    assert newest(rows(last, "totals"), "total") == expected_totals(4 * PHASE)
+    assert newest(rows(last, "windows"), "windows") == expected_windows(4 * PHASE)
+
+
+@pytest.mark.long
+def test_executors_that_share_no_disk_with_the_driver_compute_with_checkpoints_on_hdfs(tmp_path: Path) -> None:
+    if (why_not := obstacle() or services.missing("spark") or services.missing("hdfs")) is not None:
+        pytest.skip(why_not)
+    command = [*own_network(), sys.executable, checkpoints_scenario.__file__, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert spark_job.newest(seen["rows"]) == spark_job.expected(checkpoints_scenario.LIMIT)
+
+
+@pytest.mark.parametrize("checkpoints", ["s3"], indirect=True)
+@pytest.mark.long
+def test_a_replica_that_is_killed_goes_on_from_its_checkpoint_in_s3(checkpoints: str, tmp_path: Path) -> None:
+    jars = sorted(Path(os.environ.get(S3A_JARS, "/nowhere")).glob("*.jar"))
+    if not jars:
+        pytest.skip(
+            f"Spark's client for S3 is 690 MB: fetch it as docs/guide/places.md says, and name it in {S3A_JARS}"
+        )
+    # moto does not answer in time what the SDK's other client asks before it sends a file.
+    conf = [f"spark.jars={','.join(map(str, jars))}", "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled=false"]
+    words = [word for one in conf for word in ("--spark-conf", one)]
+    limit, settings = 6_000, {"spares": "0", "until_done": "true", "start_timeout_s": "600"}
+    run = JobRun(
+        Run(JOB, spark_job.text(limit), 1, settings=settings, checkpoints=checkpoints, arguments=words), tmp_path
+    )
+    try:
+        run.wait_until(lambda: sum(one.records for one in run.store.published(0, limit)) > 500, WAIT_S, "rows")
+        run.kill_replica("r0")
+        run.wait_end(WAIT_S)
+    finally:
+        run.kill()
+    found = [[row["k"], row["n"], row["total"]] for row in read(tmp_path / "out").to_pylist()]
+    assert spark_job.newest(found) == spark_job.expected(limit)
+    place = location(checkpoints)
+    (job,) = place.iterdir()
+    assert [path.name for path in (job / "r0").iterdir()] == ["2-1"]
