@@ -326,6 +326,7 @@ def _digests(store: Store, stages: tuple[StageStanding, ...]) -> dict[str, str]:
 
 
 def _refuse_unsuited(store: Store, job: str) -> None:
+    refuse_at_address(store, job, "a savepoint")
     if store.fact(ORDER) is not None:
         raise _unsuited(job, 'it has order="derived": its replicas keep their ledgers for themselves')
     head, address = store.head(), store.fact(JOURNALS)
@@ -355,7 +356,6 @@ def _unpin(store: Store, name: str) -> None:
 
 def _sweep(place: Place, store: Store) -> None:
     """What somebody who was killed has left: half a savepoint, or the pin of one that never came to be."""
-    refuse_at_address(store, job, "a savepoint")
     for left in place.folder.glob(".*.new"):
         shutil.rmtree(left)
     whole = {path.name for path in _folders(place.folder)}

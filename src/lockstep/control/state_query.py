@@ -169,7 +169,8 @@ class StateQueries:
         if savepoint is not None:
             folder = self._savepoint(savepoint)
             return list(checkpoint_folders(folder, len(read_savepoint(folder).stages)))
-        refuse_at_address(self._store, self._place.job, "a question about state")
+        if self._store is not None:
+            refuse_at_address(self._store, self._place.job, "a question about state")
         found = {replica: self._checkpoints(replica) for replica in self._replicas()}
         standings = {replica: _epoch(folders) for replica, folders in found.items()}
         foremost = max(standings, key=lambda replica: standings[replica], default=None)
