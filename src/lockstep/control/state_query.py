@@ -141,9 +141,10 @@ class StateQueries:
         at = standing(checkpoint.folder)
         if at is None or at.batch < 0:
             raise _nothing_yet(self._place.job)
-        partitions = checkpoint.partitions(number, at.batch)
+        native = step["step"] == "Aggregate"
+        partitions = checkpoint.partitions(number, at.batch, native=native)
         rows: KeyedRows | NativeRows
-        if step["step"] == "Aggregate":
+        if native:
             rows = NativeRows(step, partitions, checkpoint.schemas(number))
         else:
             rows = KeyedRows(step, partitions, self._epoch_time_us(at, savepoint))
@@ -169,8 +170,7 @@ class StateQueries:
         if savepoint is not None:
             folder = self._savepoint(savepoint)
             return list(checkpoint_folders(folder, len(read_savepoint(folder).stages)))
-        if self._store is not None:
-            refuse_at_address(self._store, self._place.job, "a question about state")
+        refuse_at_address(self._opened_store(), self._place.job, "a question about state")
         found = {replica: self._checkpoints(replica) for replica in self._replicas()}
         standings = {replica: _epoch(folders) for replica, folders in found.items()}
         foremost = max(standings, key=lambda replica: standings[replica], default=None)
@@ -193,10 +193,13 @@ class StateQueries:
         if savepoint is not None:
             entries = read_savepoint(self._savepoint(savepoint)).entries
             return next((one.epoch_time_us for one in entries if one.epoch == at.epoch), 0)
+        entry = self._opened_store().entry(at.epoch)
+        return entry.epoch_time_us if entry is not None else 0
+
+    def _opened_store(self) -> Store:
         if self._store is None:
             self._store = open_store(self._place.address, self._place.job)
-        entry = self._store.entry(at.epoch)
-        return entry.epoch_time_us if entry is not None else 0
+        return self._store
 
 
 class _Checkpoint:
@@ -210,12 +213,14 @@ class _Checkpoint:
         self._readers: dict[int, list[StoreReader]] = {}
         self._schemas: dict[int, tuple[tuple[Field, ...], tuple[Field, ...]]] = {}
 
-    def partitions(self, operator: int, batch: int) -> list[StoreReader]:
+    def partitions(self, operator: int, batch: int, *, native: bool) -> list[StoreReader]:
         """The stores of an operator, as they are after a batch."""
         if operator not in self._readers:
-            found = [
-                Path(str(one.folder)) for one in state_partitions(self.folder, batch) if one.operator.number == operator
-            ]
+            there = [one for one in state_partitions(self.folder, batch) if one.operator.number == operator]
+            # A stage has one step with state in each of its branches, in their order: Spark numbers them so too.
+            is_native = all("statestoresave" in one.operator.name.lower() for one in there)
+            assert is_native == native, f"operator {operator} is {there[0].operator.name}"
+            found = [Path(str(one.folder)) for one in there]
             self._readers[operator] = [
                 StoreReader(folder, self._scratch / f"{operator}-{number}") for number, folder in enumerate(found)
             ]
@@ -245,6 +250,9 @@ def _selected(rows: KeyedRows | NativeRows, keys: tuple[Key, ...], wanted: Wante
             raise _wrong_key(keys, wanted.key)
         key = [_typed(text, part) for text, part in zip(wanted.key, keys, strict=True)]
         return heapq.nsmallest(wanted.limit + 1, rows.of_key(key), key=_order(names))
+    if not keys:
+        # One group for all: there is nothing to choose from but its windows.
+        return heapq.nsmallest(wanted.limit + 1, rows.all(), key=_order(names))
     low = _typed(wanted.first, keys[0]) if wanted.first is not None else None
     high = _typed(wanted.last, keys[0]) if wanted.last is not None else None
 
