@@ -42,6 +42,7 @@ from lockstep.cli import (
     stop,
     tail,
     token,
+    upgrading,
     why,
 )
 from lockstep.cli.output import show_error, to_stderr
@@ -114,6 +115,8 @@ app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("token", rich_help_panel=_RUN)(token.token)
 app.add_typer(service_token.app, name="service-token", rich_help_panel=_RUN)
 app.command("rescale", rich_help_panel=_CHANGE)(operating.rescale)
+app.command("upgrade", rich_help_panel=_CHANGE)(upgrading.upgrade)
+app.command("diff", rich_help_panel=_CHANGE)(upgrading.diff)
 app.command("restart", rich_help_panel=_CHANGE)(operating.restart)
 app.command("move", rich_help_panel=_CHANGE)(operating.move)
 app.command("deactivate", rich_help_panel=_CHANGE)(operating.deactivate)

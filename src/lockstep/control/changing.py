@@ -20,7 +20,7 @@ from lockstep.control.operations.rolling import (
 )
 from lockstep.control.supervision import Seen, is_healthy
 from lockstep.runtime.desired_run import DesiredRun, note_desired
-from lockstep.runtime.shadow import comparison, shadow_fact
+from lockstep.runtime.shadow import SHADOWED, comparison, shadow_fact
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_JOB_ERROR, ReplicaSpec, replica_names
 from lockstep.runtime.state.recovery import VERSION, VERSION_FROM, began_after
 from lockstep.runtime.steering import publish_from
@@ -169,7 +169,9 @@ class Operations:
             slots[one.name] = SlotView(one.alive, fitting.get(one.name, False), ready, _trouble(one))
         if held.state == "asked":
             # What was found about an earlier change says nothing about this one.
-            self._store.set_fact(shadow_fact(Change(held).after.results_of), "null")
+            results_of = Change(held).after.results_of
+            self._store.set_fact(shadow_fact(results_of), "null")
+            self._store.set_fact(SHADOWED, str(results_of))
         entry, found = self._store.head(), comparison(self._store, Change(held).after.results_of)
         publishes = entry.generation if entry is not None else self._order.results_of
         return View(slots, self._clock(), publishes, found.epochs, found.differing)

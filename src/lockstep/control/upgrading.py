@@ -11,6 +11,8 @@ from lockstep.agent.contact import Contact
 from lockstep.api.loading import LoadedJob, load_job, save_code
 from lockstep.connect.tables import TABLES, copies_in
 from lockstep.control.host_directory import bring_code
+from lockstep.control.operations.rolling import KEEP_S
+from lockstep.control.verbs import PLAINLY, JobVerbs, Manner
 from lockstep.errors import LockstepError, ServiceError
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
@@ -21,6 +23,22 @@ from lockstep.runtime.transfer.snapshots import host_token, tls_files
 from lockstep.store.home import job_folder
 from lockstep.store.opening import announced_hosts
 from lockstep.store.protocols import Store
+
+
+def upgrade_code(
+    store: Store,
+    job: str,
+    loaded: LoadedJob,
+    home: Path,
+    *,
+    same_results: bool = False,
+    keep_s: float = KEEP_S,
+    manner: Manner = PLAINLY,
+) -> int:
+    """Ask that a running job goes on with other code; the number of the operation."""
+    verbs = JobVerbs(store, job)
+    after = with_code(store, verbs.current(), loaded, home, same_results=same_results)
+    return verbs.upgrade(after, same_results=same_results, keep_s=keep_s, manner=manner).number
 
 
 def with_code(store: Store, before: DesiredRun, loaded: LoadedJob, home: Path, *, same_results: bool) -> DesiredRun:

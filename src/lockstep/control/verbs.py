@@ -55,7 +55,7 @@ class JobVerbs:
         manner: Manner = PLAINLY,
     ) -> Operation:
         """Another number of replicas, or another shape of all of them: partitions of state, cores."""
-        before = self._current()
+        before = self.current()
         _check_numbers(replicas, partitions, stage, cores)
         asked = {"replicas": replicas, "partitions": partitions, "stage": stage, "cores": cores}
         after = before
@@ -69,12 +69,12 @@ class JobVerbs:
 
     def restart(self, manner: Manner = PLAINLY) -> Operation:
         """Replace every replica by a new process, one at a time."""
-        before = self._current()
+        before = self.current()
         return self._ask("restart", {}, before, replace(before, generation=before.generation + 1), manner)
 
     def move(self, replica: str, host: str, manner: Manner = PLAINLY) -> Operation:
         """Have a replica live on another host, to empty the one that it is on."""
-        before = self._current()
+        before = self.current()
         names = [said.replica for said in self._store.progress()]
         if replica not in names:
             raise ServiceError(
@@ -85,13 +85,23 @@ class JobVerbs:
             )
         return self._ask("move", {"replica": replica, "host": host}, before, before, manner)
 
-    def upgrade(self, after: DesiredRun, *, same_results: bool, manner: Manner = PLAINLY) -> Operation:
-        """New code or another environment: ``after`` says which, its generation is counted here."""
-        before = self._current()
+    def upgrade(
+        self, after: DesiredRun, *, same_results: bool, keep_s: float | None = None, manner: Manner = PLAINLY
+    ) -> Operation:
+        """New code or another environment: ``after`` says which, its generation is counted here.
+
+        ``keep_s`` is how long after a switch one replica with the old results stays, so that it can be taken back.
+        """
+        before = self.current()
         number = before.generation + 1
         results_of = before.results_of if same_results else number
         after = replace(after, generation=number, results_of=results_of)
-        return self._ask("upgrade", {"same_results": same_results}, before, after, manner)
+        arguments: dict[str, Any] = {"same_results": same_results}
+        if after.environment != before.environment:
+            arguments |= after.environment
+        if keep_s is not None and not same_results:
+            arguments["keep_s"] = keep_s
+        return self._ask("upgrade", arguments, before, after, manner)
 
     def settle(self, number: int, wish: Wish) -> Operation:
         """Say of an operation under way that it is to go on (``commit``), or back (``rollback``)."""
@@ -118,7 +128,8 @@ class JobVerbs:
         (pause if kind == "deactivate" else resume)(self._store)
         return self.book.note(_request(kind, {}, manner))
 
-    def _current(self) -> DesiredRun:
+    def current(self) -> DesiredRun:
+        """What runs now. LS0743 if nothing is to run."""
         order = last_run(self._store)
         if order is None or not order.wanted:
             raise ServiceError(

@@ -15,6 +15,8 @@ SAMPLES_MAX = 5
 """Differences that are kept in words; all are counted."""
 TEXT_MAX = 2_000
 NOTE_INTERVAL_S = 0.5
+SHADOWED = "shadowed"
+"""Fact: the generation whose results are compared now, or were last."""
 
 
 def shadow_fact(results_of: int) -> str:
@@ -24,6 +26,11 @@ def shadow_fact(results_of: int) -> str:
     'shadow-2'
     """
     return f"shadow-{results_of}"
+
+
+def shadowed(store: Facts) -> int:
+    """The generation whose results are compared now, or were last."""
+    return int(store.fact(SHADOWED) or 0)
 
 
 @dataclass(frozen=True)

@@ -376,6 +376,32 @@ class Client:
         answer = self._ask("POST", "/jobs", query, content=sent.bundle, headers=headers, timeout_s=_SUBMIT_TIMEOUT_S)
         return _parsed(models.Submitted, answer)
 
+    def upgrade(
+        self,
+        job: str,
+        job_file: str | Path,
+        request: models.UpgradeRequest | None = None,
+        *,
+        key: str = "",
+        asked_by: str = "",
+    ) -> models.Operation:
+        """Have a running job go on with other code (``job.py``, or ``job.py:variable``).
+
+        Unless it is said to have the same results, it computes in the shadow until they are equal, or committed.
+        """
+        del asked_by  # the service knows who asks
+        sent, wanted = from_file(job_file), (request or models.UpgradeRequest()).model_dump(exclude={"at_deadline"})
+        headers = {"Lockstep-Digest": sent.sha256, "Content-Type": "application/zip"}
+        headers |= {"Idempotency-Key": key or secrets.token_hex(16)}
+        query = {"file": sent.file, "variable": sent.variable, **wanted}
+        path = f"/jobs/{job}/upgrade"
+        answer = self._ask("POST", path, query, content=sent.bundle, headers=headers, timeout_s=_SUBMIT_TIMEOUT_S)
+        return _parsed(models.Operation, answer)
+
+    def difference(self, job: str) -> models.Difference:
+        """How the new results of an upgrade differ from those that were published."""
+        return _parsed(models.Difference, self._ask("GET", f"/jobs/{job}/difference"))
+
     def ingest(self, journal: str, records: bytes | Iterable[Mapping[str, Any]], *, key: str = "") -> models.Ingested:
         """Append records, or JSON lines; they are on disk when this returns.
 

@@ -24,6 +24,7 @@ from lockstep.control.overview import RUN_BEGAN
 from lockstep.control.verbs import PLAINLY, JobVerbs, Manner
 from lockstep.errors import ServiceError, StoreError
 from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run, note_desired
+from lockstep.runtime.shadow import comparison, shadowed
 from lockstep.runtime.spec import replica_folder
 from lockstep.serve import models, submission, views
 from lockstep.serve.ingestion import Ingestion
@@ -161,6 +162,56 @@ class Desk:
         verbs = self.service.verbs(job)
         manner = Manner(asked_by, key, request.timeout_s, request.at_deadline)
         return views.operation(_asked(verbs, request, manner))
+
+    def upgrade(
+        self,
+        job: str,
+        job_file: str | Path,
+        request: models.UpgradeRequest | None = None,
+        *,
+        key: str = "",
+        asked_by: str = "",
+    ) -> models.Operation:
+        """Have a running job go on with the code in a file of this host."""
+        sent = submission.from_file(job_file)
+        return self.take_upgrade(job, sent, request or models.UpgradeRequest(), key=key, asked_by=asked_by)
+
+    def take_upgrade(
+        self, job: str, sent: submission.Submission, request: models.UpgradeRequest, *, key: str, asked_by: str
+    ) -> models.Operation:
+        """Have a running job go on with code that was sent."""
+        self.service.store(job)
+        asked = {"job": job, "key": key, "asked_by": asked_by, **request.model_dump()}
+        with self._submitting:
+            number = submission.upgrade(sent, self.service.project, asked)
+        return self.operation(job, number)
+
+    def change_environment(
+        self, job: str, python: str, java: str, request: models.UpgradeRequest, *, asked_by: str = ""
+    ) -> models.Operation:
+        """Have a running job go on in another Python, or on another Java, of this host."""
+        from lockstep.control.upgrading import with_environment
+
+        verbs = self.service.verbs(job)
+        after = with_environment(verbs.current(), python, java)
+        manner = Manner(asked_by, "", request.timeout_s, request.at_deadline)
+        return views.operation(verbs.upgrade(after, same_results=True, manner=manner))
+
+    def difference(self, job: str) -> models.Difference:
+        """How the new results of an upgrade differ from those that were published."""
+        found = [one for one in self.service.verbs(job).book.all() if one.kind == "upgrade"]
+        newest = max((one.number for one in found), default=None)
+        held = comparison(self.service.store(job), shadowed(self.service.store(job)))
+        samples = [models.DifferenceSample(epoch=one.epoch, sink=one.sink, text=one.text) for one in held.samples]
+        return models.Difference(
+            operation=newest,
+            replica=held.replica,
+            first_epoch=held.first_epoch,
+            last_epoch=held.last_epoch,
+            epochs=held.epochs,
+            differing=held.differing,
+            samples=samples,
+        )
 
     def settle(self, job: str, number: int, wish: Wish) -> models.Operation:
         """Say of an operation under way that it is to go on (``commit``), or back (``rollback``)."""

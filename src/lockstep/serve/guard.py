@@ -29,6 +29,8 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login", "/logout"})
 STATIC = "/static/"
 """Style sheets and scripts of the pages: the same for everybody."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_CODE = re.compile(r"/api/v1/jobs(?:/[^/]+/upgrade)?")
+"""Where code is sent."""
 _JOB = re.compile(r"/api/v1/jobs/[^/]+")
 _INGEST = re.compile(r"/api/v1/ingest/[^/]+")
 
@@ -99,7 +101,7 @@ class Guard:
 
     def _bytes_max(self, scope: Scope) -> int:
         path = scope["path"]
-        if scope["method"] == "POST" and path == "/api/v1/jobs":
+        if scope["method"] == "POST" and _CODE.fullmatch(path):
             return self._limits.bundle_bytes
         return self._limits.ingest_bytes if _INGEST.fullmatch(path) else self._limits.request_bytes
 
@@ -111,10 +113,12 @@ def scope_needed(method: str, path: str) -> tokens.Scope:
     ('read', 'operate')
     >>> scope_needed("POST", "/api/v1/jobs"), scope_needed("DELETE", "/api/v1/jobs/a")
     ('submit', 'submit')
+    >>> scope_needed("POST", "/api/v1/jobs/a/upgrade")
+    'submit'
     """
     if method in _SAFE:
         return "read"
-    if (method, path) == ("POST", "/api/v1/jobs") or (method == "DELETE" and _JOB.fullmatch(path)):
+    if (method == "POST" and _CODE.fullmatch(path)) or (method == "DELETE" and _JOB.fullmatch(path)):
         return "submit"
     return "operate"
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from lockstep.control.operations.model import Kind, State
+from lockstep.control.operations.rolling import KEEP_S
 from lockstep.control.verbs import PARTITIONS_MAX, REPLICAS_MAX, TIMEOUT_S
 
 
@@ -154,6 +155,38 @@ class OperationRequest(_Question):
     host: str = Field(default="", max_length=253)
     timeout_s: float = Field(default=TIMEOUT_S, gt=0, le=86_400)
     at_deadline: Literal["rollback", "commit"] = "rollback"
+
+
+class UpgradeRequest(_Question):
+    """How a running job goes on with other code."""
+
+    same_results: bool = False
+    """Whether results stay as they are: then they are compared, and any difference rolls the upgrade back."""
+    keep_s: float = Field(default=KEEP_S, ge=0, le=86_400)
+    """How long after the switch one replica with the old results stays, so that it can be taken back."""
+    timeout_s: float = Field(default=TIMEOUT_S, gt=0, le=86_400)
+    at_deadline: Literal["rollback", "commit"] = "rollback"
+
+
+class DifferenceSample(_Answer):
+    """One difference, in words."""
+
+    epoch: int
+    sink: str
+    text: str
+
+
+class Difference(_Answer):
+    """New results beside those that were published, while an upgrade computes them in the shadow."""
+
+    operation: int | None
+    """The upgrade under way, or the last one."""
+    replica: str
+    first_epoch: int
+    last_epoch: int
+    epochs: int
+    differing: int
+    samples: list[DifferenceSample]
 
 
 class Asked(_Answer):

@@ -79,6 +79,15 @@ def packed(loaded: LoadedJob) -> bytes:
 
 def order(submission: Submission, project: Path) -> str:
     """Have the job ordered; its name. LS0773 if the bundle is none, LS0774 if nothing came of it, or what it met."""
+    return _ordered_code(submission, project)["job"]
+
+
+def upgrade(submission: Submission, project: Path, asked: Mapping[str, Any]) -> int:
+    """Have a running job go on with this code; the number of the operation. Errors as in :func:`order`."""
+    return int(_ordered_code(submission, project, asked)["operation"])
+
+
+def _ordered_code(submission: Submission, project: Path, upgrade: Mapping[str, Any] | None = None) -> dict[str, str]:
     _check(submission)
     with tempfile.TemporaryDirectory(prefix="lockstep-submitted-") as name:
         folder = Path(name)
@@ -92,6 +101,7 @@ def order(submission: Submission, project: Path) -> str:
             "project": str(project),
             "run": dict(submission.run),
             "spark": dict(submission.spark),
+            **({} if upgrade is None else {"upgrade": dict(upgrade)}),
         }
         return _ordered(asked, project, folder)
 
@@ -125,7 +135,7 @@ def _write(folder: Path, name: str, content: bytes) -> None:
     target.write_bytes(content)
 
 
-def _ordered(asked: Mapping[str, Any], project: Path, folder: Path) -> str:
+def _ordered(asked: Mapping[str, Any], project: Path, folder: Path) -> dict[str, str]:
     result, log = folder / "result.json", folder / "log.txt"
     with log.open("wb") as said:
         process = subprocess.Popen(
@@ -147,7 +157,7 @@ def _ordered(asked: Mapping[str, Any], project: Path, folder: Path) -> str:
         raise _nothing(f"its process ended with exit code {process.returncode}", log)
     said_back: dict[str, str] = json.loads(result.read_text(encoding="utf-8"))
     if "job" in said_back:
-        return said_back["job"]
+        return said_back
     raise from_wire(said_back["error"]) or _nothing(said_back["error"], log)
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Request
 from lockstep.errors import ServiceError
 from lockstep.serve import models
 from lockstep.serve.desk import Desk
-from lockstep.serve.routes.documents import PROBLEMS, JobName
+from lockstep.serve.routes.documents import PROBLEMS, IdempotencyKey, JobName, caller_name
 from lockstep.serve.submission import Submission
 
 DIGEST_HEADER = "Lockstep-Digest"
@@ -85,6 +85,31 @@ def _submitting(router: APIRouter, desk: Desk) -> None:
             spark["master"] = master
         sent = Submission(await request.body(), digest, file, variable, run, spark)
         return await anyio.to_thread.run_sync(desk.take, sent)
+
+    @router.post("/{job}/upgrade", status_code=202, openapi_extra=_ZIP)
+    async def upgrade_job(
+        job: JobName,
+        request: Request,
+        file: Annotated[str, Query(max_length=200, description="The job's file in the bundle.", examples=["job.py"])],
+        digest: Annotated[
+            str, Header(alias=DIGEST_HEADER, pattern="^[0-9a-fA-F]{64}$", description="The sha256 of the bundle.")
+        ],
+        variable: Annotated[str, Query(max_length=200, description="Its variable, if the file has several jobs.")] = "",
+        same_results: Annotated[bool, Query(description="Results stay: any difference rolls it back.")] = False,
+        keep_s: Annotated[float, Query(ge=0, le=86_400, description="How long the old results stay.")] = 60.0,
+        timeout_s: Annotated[float, Query(gt=0, le=86_400)] = 900.0,
+        key: IdempotencyKey = "",
+    ) -> models.Operation:
+        """Have a running job go on with other code: it computes in the shadow until its results are let out."""
+        sent = Submission(await request.body(), digest, file, variable)
+        wanted = models.UpgradeRequest(same_results=same_results, keep_s=keep_s, timeout_s=timeout_s)
+        name = caller_name(request)
+        return await anyio.to_thread.run_sync(lambda: desk.take_upgrade(job, sent, wanted, key=key, asked_by=name))
+
+    @router.get("/{job}/difference")
+    def get_difference(job: JobName) -> models.Difference:
+        """How the new results of an upgrade differ from those that were published."""
+        return desk.difference(job)
 
 
 def _assigned(given: list[str] | None, *, plain: bool = True) -> dict[str, Any]:
