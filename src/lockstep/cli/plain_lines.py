@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from lockstep.cli.events import event_text, is_divergence
+from lockstep.control.event_words import event_text, is_divergence
 from lockstep.cli.output import iso_text, rate_text, span_text, time_text, waiting_text
 from lockstep.clock import wall_us
 
