@@ -22,8 +22,6 @@ RUN_BEGAN = "run-began-us"
 """Fact: when the newest run of the job began."""
 RUN_SETTINGS = "run-settings"
 """Fact: the settings of the newest run, the job's own options and the command line's included."""
-GRAPH = "graph"
-"""Fact: the steps of the newest run, as `lockstep plan --json` has them."""
 SPARES = "spares"
 """Fact: the spares of the newest run, as {"pid", "ready", "host"}."""
 LATENCY_WINDOW_S = 60.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -31,7 +30,7 @@ from lockstep.control.host_directory import HostDirectory
 from lockstep.control.job_agent import JobAgent
 from lockstep.control.journals import settle_journals
 from lockstep.control.order import settle_order
-from lockstep.control.overview import GRAPH, RUN_BEGAN, RUN_SETTINGS
+from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
 from lockstep.control.shared_places import check_places, probe_places
 from lockstep.control.spares import Shape, Spares
 from lockstep.control.supervisor import Supervisor, replica_names
@@ -39,7 +38,6 @@ from lockstep.control.surroundings import Surroundings
 from lockstep.control.taking_over import TERM, retire, sweep
 from lockstep.errors import RunError, StoreError
 from lockstep.machine import find_java
-from lockstep.plan.draw import to_json
 from lockstep.plan.graph import Graph
 from lockstep.plan.joins import TableJoin
 from lockstep.plan.loops import loop_journal
@@ -135,7 +133,6 @@ def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, ho
     note_desired(store, order)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
     store.set_fact(SOURCES, sources_text((source.id, source.spec) for source in graph.sources))
-    store.set_fact(GRAPH, json.dumps(to_json(graph), default=str))
     store.set_fact(RUN_BEGAN, str(wall_us()))
     return order
 

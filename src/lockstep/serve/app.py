@@ -9,12 +9,13 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from lockstep.errors import LockstepError
+from lockstep.serve.pages.routes import page_routes
 from lockstep.serve.problems import on_lockstep_error
 from lockstep.serve.routes import system
 from lockstep.serve.service import Service
 
 API = "/api/v1"
-PAGES: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = ()
+PAGES: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = (page_routes,)
 """Routes for people rather than programs (pages, metrics), each made for a service. They are not in /openapi.json."""
 
 

@@ -18,7 +18,7 @@ Child = Html | str | int | None | Iterable["Child"]
 EMPTY = Html("")
 
 
-def el(name: str, *children: Child, **attributes: str | int | float | bool | None) -> Html:
+def el(name: str, /, *children: Child, **attributes: str | int | float | bool | None) -> Html:
     """An element. ``class_`` becomes ``class``, ``aria_label`` becomes ``aria-label``; what is None or False is absent.
 
     >>> el("p", "a < b, ", el("b", 3), class_="note", hidden=False)

@@ -134,9 +134,7 @@ def ago(at_us: int, now_us: int) -> Html:
 def clock_time(at_us: int) -> Html:
     """A time of day, with its date for whoever points at it."""
     at = datetime.fromtimestamp(at_us // US_PER_S, UTC)
-    return el(
-        "time", f"{at:%H:%M:%S}", datetime=f"{at:%Y-%m-%dT%H:%M:%SZ}", title=f"{at:%Y-%m-%d %H:%M:%S} UTC"
-    )
+    return el("time", f"{at:%H:%M:%S}", datetime=f"{at:%Y-%m-%dT%H:%M:%SZ}", title=f"{at:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def age_text(seconds: float) -> str:

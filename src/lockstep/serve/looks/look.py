@@ -5,26 +5,28 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.connect.letters import dead_letters
 from lockstep.connect.put_back import SOURCES
+from lockstep.control.drawing import DRAWING, drawing
 from lockstep.control.health import Event
 from lockstep.control.operations.book import OPERATIONS, OperationBook
 from lockstep.control.operations.model import Operation
-from lockstep.control.overview import GRAPH, RUN_BEGAN, RUN_SETTINGS, Overview, Watcher, run_settings, spares
+from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS, Overview, Watcher, run_settings, spares
 from lockstep.errors import StoreError
 from lockstep.runtime.desired_run import DESIRED, DesiredRun, last_run
+from lockstep.runtime.measurements import Measured, measured_key
 from lockstep.runtime.steering import Steering, steering
-from lockstep.serve.views.agreement import EPOCHS_SHOWN, Agreement, Evidence, agreement
-from lockstep.serve.views.flow import SourceFlow, sink_rates, sources, watermark_us
-from lockstep.serve.views.lateness import WINDOW_S, Mark, Point, marks, points, recoveries_s
-from lockstep.serve.views.memory import Memory
+from lockstep.serve.looks.agreement import EPOCHS_SHOWN, Agreement, Evidence, agreement
+from lockstep.serve.looks.flow import SourceFlow, sink_rates, sources, watermark_us
+from lockstep.serve.looks.lateness import WINDOW_S, Mark, Point, marks, points, recoveries_s
+from lockstep.serve.looks.memory import Memory
 from lockstep.store.dead_letters import DeadLetters
 from lockstep.store.journal import JOURNAL_FILE, JOURNALS_FOLDER, SqliteJournal, open_journal
 from lockstep.store.protocols import Digest, Divergence, Entry, Positions, Progress, Published, Store
@@ -37,6 +39,7 @@ PUBLISHED_KEPT = 10_000
 FLOW_EPOCHS = 50
 LATE_EPOCHS = 20
 """Publications and digests are noted a moment after they happen, by different replicas: the newest are read again."""
+_Parsed = TypeVar("_Parsed")
 _NOISE = re.compile(r"epoch (\d+)")
 
 
@@ -70,6 +73,8 @@ class Look:
     sink_rates: Mapping[str, float]
     agreement: Agreement
     graph: Mapping[str, Any] | None
+    measured: Measured | None
+    """What Spark says, as the first replica that said something has it."""
 
     @property
     def publication_age_s(self) -> float | None:
@@ -100,7 +105,7 @@ class Look:
 
 
 class JobWatch:
-    """Looks at one job again and again. Not safe for several threads at once: see :class:`Looks`."""
+    """Looks at one job again and again. Not safe for several threads at once: see ``shared.py``."""
 
     def __init__(self, store: Store, job: str, home: Path) -> None:
         self.store = store
@@ -151,7 +156,8 @@ class JobWatch:
             flows=tuple(sources(entries, self._ends())),
             sink_rates=sink_rates(entries, self._digests),
             agreement=self._agreement(overview, divergences),
-            graph=self._kept(GRAPH, lambda: json.loads(self.store.fact(GRAPH) or "null")),
+            graph=self._kept(DRAWING, lambda: drawing(self.store).get("graph")),
+            measured=self._measured(progress),
         )
 
     def close(self) -> None:
@@ -171,12 +177,13 @@ class JobWatch:
         self._events.extend(overview.events)
         return overview
 
-    def _kept(self, fact: str, parse: Any) -> Any:
+    def _kept(self, fact: str, parse: Callable[[], _Parsed]) -> _Parsed:
         """What a fact says, parsed again only when it has changed."""
         text = self.store.fact(fact)
         if fact not in self._parsed or self._parsed[fact][0] != text:
             self._parsed[fact] = text, parse()
-        return self._parsed[fact][1]
+        found: _Parsed = self._parsed[fact][1]
+        return found
 
     def _read_published(self, head_epoch: int, now_us: int) -> None:
         newest = max(self._published, default=-1)
@@ -208,6 +215,12 @@ class JobWatch:
             floor=self.store.floor(),
         )
         return agreement(overview.health.replicas, evidence, overview.head_epoch)
+
+    def _measured(self, progress: Mapping[str, Progress]) -> Measured | None:
+        for replica in progress:
+            if (text := self.store.fact(measured_key(replica))) is not None:
+                return Measured.from_text(text)
+        return None
 
     def _ends(self) -> dict[str, Positions]:
         """Where each journal that the job reads ends now; other sources are not asked, since that may take long."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lockstep.clock import US_PER_S, Clock
-from lockstep.serve.views.look import JobWatch, Look
+from lockstep.serve.looks.look import JobWatch, Look
 from lockstep.store.protocols import Store
 
 LOOK_EVERY_S = 1.0

@@ -74,9 +74,7 @@ def marks(
     >>> marks([event], [Operation(1, "restart", {}, "ann", 7, 900)], [(9, "4 partitions")], 0)[0].text
     'r0 ended (exit code -9)'
     """
-    found = [
-        Mark(event[1], "loss", event_text(event)) for event in events if event[2] in _LOSSES and is_bad(event)
-    ]
+    found = [Mark(event[1], "loss", event_text(event)) for event in events if event[2] in _LOSSES and is_bad(event)]
     found += [Mark(one.asked_us, "operation", f"operation {one.number}: {one.kind}") for one in operations]
     found += [Mark(at_us, "decision", text) for at_us, text in decisions]
     return sorted((one for one in found if one.at_us >= since_us), key=lambda one: one.at_us)[-MARKS_MAX:]
