@@ -9,6 +9,8 @@ from statistics import median
 from lockstep.clock import US_PER_S
 from lockstep.store.protocols import Digest, Entry, Positions
 
+_NOT_COUNTED = frozenset({"files"})
+"""Kinds of sources whose positions are places in files rather than numbers of records."""
 SKEW_AT = 2.0
 """A partition with more than twice the median's records is skewed."""
 
@@ -18,38 +20,59 @@ class SourceFlow:
     """One source over the epochs that were looked at."""
 
     source: str
-    records_per_s: float
+    records_per_s: float | None
+    """None where positions do not count records, and it is not the only such source."""
     partitions: int
     skew: float
-    """The fullest partition's records over the median's; 1 where there is one partition."""
+    """The fullest partition's share over the median's; 1 where there is one partition."""
     waiting: int | None = None
     """Records that are there and in no epoch yet; None where only its brokers know."""
 
 
-def sources(entries: Sequence[Entry], ends: Mapping[str, Positions]) -> list[SourceFlow]:
-    """What came in between the first and the last of these entries; ``ends`` is where sources end now.
+def sources(entries: Sequence[Entry], kinds: Mapping[str, str], ends: Mapping[str, Positions]) -> list[SourceFlow]:
+    """What came in between the first and the last of these entries.
 
-    >>> one = Entry(4, 0, {"clicks": {"0": 10, "1": 10}})
-    >>> two = Entry(9, 2 * US_PER_S, {"clicks": {"0": 40, "1": 20}})
-    >>> sources([one, two], {"clicks": {"0": 45, "1": 20}})
-    [SourceFlow(source='clicks', records_per_s=20.0, partitions=2, skew=1.5, waiting=5)]
+    ``kinds`` are the sources and their kinds, ``ends`` is where some of them end now.
+
+    >>> one = Entry(4, 0, {"clicks": {"0": 10, "1": 10}, "logs": {"0": 0}})
+    >>> two = Entry(9, 2 * US_PER_S, {"clicks": {"0": 40, "1": 20}, "logs": {"0": 1 << 40}}, records=100)
+    >>> for flow in sources([one, two], {"clicks": "journal", "logs": "files"}, {"clicks": {"0": 45, "1": 20}}):
+    ...     flow
+    SourceFlow(source='clicks', records_per_s=20.0, partitions=2, skew=1.5, waiting=5)
+    SourceFlow(source='logs', records_per_s=30.0, partitions=1, skew=1.0, waiting=None)
     """
     if not entries:
         return []
     first, last = entries[0], entries[-1]
-    seconds = max(1e-6, (last.epoch_time_us - first.epoch_time_us) / US_PER_S)
+    seconds = (last.epoch_time_us - first.epoch_time_us) / US_PER_S if last.epoch > first.epoch else 0.0
+    came = {name: _came(first.cut.get(name, {}), last.cut.get(name, {})) for name in kinds}
+    counted = {name: sum(came[name]) for name, kind in kinds.items() if kind not in _NOT_COUNTED}
+    if len(others := set(kinds) - set(counted)) == 1:
+        # Whatever is not of the sources that count is of the one that does not.
+        counted[others.pop()] = max(0, sum(one.records for one in entries[1:]) - sum(counted.values()))
     return [
-        _source(name, first.cut.get(name, {}), positions, seconds if last.epoch > first.epoch else 0.0, ends.get(name))
-        for name, positions in sorted(last.cut.items())
+        SourceFlow(
+            name,
+            None if name not in counted else counted[name] / seconds if seconds > 0 else 0.0,
+            len(parts),
+            _skew(parts),
+            _waiting(last.cut.get(name, {}), ends.get(name)),
+        )
+        for name, parts in sorted(came.items())
     ]
 
 
-def _source(name: str, begin: Positions, end: Positions, seconds: float, ends: Positions | None) -> SourceFlow:
-    came = [position - begin.get(partition, position) for partition, position in end.items()]
+def _came(begin: Positions, end: Positions) -> list[int]:
+    return [position - begin.get(partition, position) for partition, position in end.items()]
+
+
+def _skew(came: Sequence[int]) -> float:
     middle = median(came) if came else 0
-    rate = sum(came) / seconds if seconds else 0.0
-    waiting = None if ends is None else sum(max(0, at - end.get(partition, 0)) for partition, at in ends.items())
-    return SourceFlow(name, rate, len(end), max(came) / middle if middle else 1.0, waiting)
+    return max(came) / middle if middle else 1.0
+
+
+def _waiting(end: Positions, ends: Positions | None) -> int | None:
+    return None if ends is None else sum(max(0, at - end.get(partition, 0)) for partition, at in ends.items())
 
 
 def sink_rates(entries: Sequence[Entry], digests: Mapping[int, Sequence[Digest]]) -> dict[str, float]:

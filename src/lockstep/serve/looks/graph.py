@@ -91,7 +91,8 @@ def _kind(step: Mapping[str, Any]) -> StepKind:
 def _figures(name: str, measured: Measured) -> list[str]:
     said = []
     if (flow := measured.flows.get(name)) is not None:
-        said.append(f"{rate_text(flow.records_per_s)} records/s")
+        if flow.records_per_s is not None:
+            said.append(f"{rate_text(flow.records_per_s)} records/s")
         if flow.skew > SKEW_AT:
             said.append(f"skew {flow.skew:.1f}")
         if flow.waiting:

@@ -153,7 +153,7 @@ class JobWatch:
             spares=tuple(spares(self.store)),
             recoveries_s=recoveries_s(self._events),
             memory_bytes=self._memory.of(progress.values(), now_us),
-            flows=tuple(sources(entries, self._ends())),
+            flows=tuple(self._flows(entries)),
             sink_rates=sink_rates(entries, self._digests),
             agreement=self._agreement(overview, divergences),
             graph=self._kept(DRAWING, lambda: drawing(self.store).get("graph")),
@@ -222,17 +222,18 @@ class JobWatch:
                 return Measured.from_text(text)
         return None
 
-    def _ends(self) -> dict[str, Positions]:
-        """Where each journal that the job reads ends now; other sources are not asked, since that may take long."""
+    def _flows(self, entries: Sequence[Entry]) -> list[SourceFlow]:
         specs: Mapping[str, Mapping[str, Any]] = self._kept(
             SOURCES, lambda: json.loads(self.store.fact(SOURCES) or "{}")
         )
-        names = {name: str(spec["name"]) for name, spec in specs.items() if spec.get("kind") == "journal"}
-        found: dict[str, Positions] = {}
-        for source, name in names.items():
-            if (journal := self._journal(name)) is not None:
-                found[source] = {str(partition): end for partition, end in journal.ends().items()}
-        return found
+        kinds = {name: str(spec.get("kind", "")) for name, spec in specs.items()}
+        # Where a journal ends is known here; brokers are not asked, since that may take long.
+        ends: dict[str, Positions] = {}
+        for source, kind in kinds.items():
+            journal = self._journal(str(specs[source]["name"])) if kind == "journal" else None
+            if journal is not None:
+                ends[source] = {str(partition): end for partition, end in journal.ends().items()}
+        return sources(entries, kinds, ends)
 
     def _journal(self, name: str) -> SqliteJournal | None:
         if name not in self._journals and (self._home / JOURNALS_FOLDER / name / JOURNAL_FILE).exists():

@@ -70,7 +70,7 @@ def _field(label: str, name: str, now: str, most: int) -> Html:
 
 def _shape_fields(look: Look) -> Sequence[Html]:
     spark = look.order.settings.get("spark", {}) if look.order is not None else {}
-    partitions = str(spark.get("conf", {}).get(PARTITIONS, "as it was chosen"))
+    partitions = str(spark.get("conf", {}).get(PARTITIONS, 1))
     cores = str(spark.get("master", "")).removeprefix("local[").removesuffix("]") or "as it is"
     return (
         _field("Replicas", "replicas", str(look.settings.replicas), REPLICAS_MAX),
@@ -92,8 +92,8 @@ VERBS: Mapping[str, Verb] = {
         "Rescale",
         (
             "A number of replicas: some are started, or the newest leave.",
-            "Partitions or cores: replicas of the new shape join one at a time; each is seeded, catches up and has to agree, "
-            "then an old one leaves.",
+            "Partitions or cores: replicas of the new shape join one at a time; each is seeded, catches up "
+            "and has to agree, then an old one leaves.",
             "Output goes on meanwhile. What is not done by its deadline is taken back.",
         ),
         _rescale,

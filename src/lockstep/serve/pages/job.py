@@ -119,7 +119,7 @@ def _late(look: Look) -> Html:
     recent, question = look.overview.latency_ms, "How late is it?"
     if not recent.get("count"):
         return _answer(question, CALM, "–", "no records were published in the last minute")
-    note = f"half of the last minute’s epochs; p99 {span_text(recent['p99'])}, at most {span_text(recent['max'])}"
+    note = f"p50 of the last minute; p99 {span_text(recent['p99'])}, at most {span_text(recent['max'])}"
     return _answer(question, CALM, span_text(recent["p50"]), note)
 
 

@@ -66,10 +66,10 @@ def what_text(one: Operation) -> str:
     """An operation in words.
 
     >>> what_text(Operation(1, "rescale", {"replicas": 3}, "ann", 5, 900))
-    'rescale: replicas 3'
+    'rescale (replicas 3)'
     """
     arguments = _arguments(one.arguments)
-    return f"{one.kind}: {arguments}" if arguments else one.kind
+    return f"{one.kind} ({arguments})" if arguments else one.kind
 
 
 def _arguments(arguments: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ GOOD, CALM, POOR, BAD = "good", "calm", "poor", "bad"
 TONES = {
     "healthy": GOOD,
     "running": GOOD,
+    "ready": GOOD,
     "done": GOOD,
     "starting": CALM,
     "seeding": CALM,

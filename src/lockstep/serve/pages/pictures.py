@@ -81,12 +81,16 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [int(tick) if tick == int(tick) else tick for tick in ticks]
 
 
+def _tick_text(tick_ms: float) -> str:
+    return f"{tick_ms:g} ms" if tick_ms < 1000 else f"{tick_ms / 1000:g} s"
+
+
 def _latency_axis(y: Scale) -> list[Html]:
     made = []
     for tick in log_ticks(y.low, y.high):
         at = round(y.px(tick), 1)
         made.append(el("path", d=f"M{_LEFT} {at}H{_RIGHT}", class_="grid"))
-        made.append(el("text", span_text(tick).replace(".0 ", " "), x=_LEFT - 8, y=at + 4, class_="end"))
+        made.append(el("text", _tick_text(tick), x=_LEFT - 8, y=at + 4, class_="end"))
     return made
 
 

@@ -14,15 +14,15 @@ from lockstep.serve.pages.parts import Column, bytes_text, milliseconds, path, s
 
 STEPS_SHOWN = 60
 """A drawing of more would be neither seen nor small."""
-_BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y, _EDGE = 260, 66, 28, 30, 6
-_LINE_CHARACTERS = 38
+_BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y, _EDGE = 280, 66, 28, 30, 6
+_LINE_CHARACTERS = 36
 
 
 def plan_page(look: Look) -> Page:
     """The page."""
     return Page(
         f"Plan of {look.job}",
-        [headline(look), _drawing(look), _steps(look), _stages(look), _physical(look)],
+        [headline(look), _drawing(look), _stages(look), _physical(look)],
         look.job,
         "plan",
         path("jobs", look.job, "plan"),
@@ -59,7 +59,8 @@ def _drawing(look: Look) -> Html:
         el("span", el("i", class_=f"step {kind}", aria_hidden="true"), f" {MEANINGS[kind]}", class_="key")
         for kind in used
     ]
-    return section("drawing", "Logical plan", _picture(steps), el("p", keys, class_="legend"))
+    both = el("div", _picture(steps), _steps(steps), class_="beside")
+    return section("drawing", "Logical plan", both, el("p", keys, class_="legend"))
 
 
 def _picture(steps: Sequence[PlacedStep]) -> Html:
@@ -111,19 +112,18 @@ def _box(one: PlacedStep) -> Html:
     )
 
 
-def _steps(look: Look) -> Html:
-    columns = (Column("Step"), Column("Stage", number=True), Column("Runs as"), Column("Does"), Column("Now"))
+def _steps(steps: Sequence[PlacedStep]) -> Html:
+    columns = (Column("Step"), Column("Stage", number=True), Column("Does"), Column("Now"))
     rows: list[Sequence[Child]] = [
-        (one.id, one.stage, MEANINGS[one.kind], el("code", shortened(one.text, 400)), " · ".join(one.figures))
-        for one in _placed(look)
+        (one.id, one.stage, el("code", shortened(one.text, 400)), " · ".join(one.figures)) for one in steps
     ]
-    return section("steps", "Steps", table("Steps", columns, rows, "None are known yet."))
+    return table("Steps", columns, rows)
 
 
 def _stages(look: Look) -> Html:
     """What Spark says of the stages, as the replica that reported last has it."""
     columns = (
-        Column("Stage", number=True),
+        Column("Stage"),
         Column("Operator with state"),
         Column("Rows", number=True),
         Column("Memory", number=True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lockstep.observe.texts import span_text
 from lockstep.serve.looks.agreement import CELLS, MEANINGS, Cell
 from lockstep.serve.looks.look import Look
 from lockstep.serve.pages.frame import Page
@@ -131,13 +130,13 @@ def _spares(look: Look) -> Html:
     rows = [
         (
             f"{one.get('pid', '')}",
-            badge("running") if one.get("ready") else badge("starting"),
+            badge("ready") if one.get("ready") else badge("starting"),
             one.get("host") or "this host",
         )
         for one in look.spares
     ]
     columns = (Column("Process"), Column("State"), Column("Host"))
     lead = f"A replica counts as well within {look.settings.lead_epochs_max} epochs of the newest one"
-    pace = f", and has left the set after {span_text(look.settings.lag_timeout_s * 1000)} without a word."
+    pace = f", and has left the set after {age_text(look.settings.lag_timeout_s)} without a word."
     body = table("Spares", columns, rows, "No spare waits.")
     return section("spares", "Spares", body, el("p", lead + pace, class_="quiet"))

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from lockstep.control.verbs import Manner
 from lockstep.errors import LockstepError
+from lockstep.serve.monitoring.metrics import Metrics
 from lockstep.serve.pages import confirm
 from lockstep.serve.pages.forms import COOKIE, FIELD, KEY_FIELD, FormTokens
 from lockstep.serve.pages.frame import Page, document
@@ -39,7 +40,7 @@ _STATUSES = {"LS0780": 403, "LS0781": 422, "LS0782": 404, "LS0783": 404, "LS0784
 
 
 def page_routes(service: Service) -> Sequence[BaseRoute]:
-    """All pages of a service."""
+    """All pages of a service, and its metrics: both from the same looks at jobs."""
     return _Pages(Site(service), service).routes()
 
 
@@ -49,6 +50,7 @@ class _Pages:
         self._service = service
         self._live = LivePages(site)
         self._tokens = FormTokens()
+        self._metrics = Metrics(site.looks)
 
     def routes(self) -> Sequence[BaseRoute]:
         """In the order in which they are tried."""
@@ -59,6 +61,7 @@ class _Pages:
             Route("/jobs/{job}/ask/{verb}", self._ask, methods=["POST"]),
             Route("/jobs/{job}/operations/{number:int}/ask/{verb}", self._confirm, methods=["GET"]),
             Route("/jobs/{job}/operations/{number:int}/ask/{verb}", self._settle, methods=["POST"]),
+            Route("/metrics", self._scrape),
             Route("/", self._page),
             Route("/hosts", self._page),
             Route("/jobs/{rest:path}", self._page),
@@ -66,6 +69,10 @@ class _Pages:
 
     def _page(self, request: Request) -> Response:
         return _shown(lambda: self._site.page(request.url.path, request.query_params))
+
+    def _scrape(self, request: Request) -> Response:
+        body, kind = self._metrics.text(request.headers.get("accept", ""))
+        return Response(body, headers={**HEADERS, "Content-Type": kind})
 
     async def _updates(self, request: Request) -> Response:
         try:
