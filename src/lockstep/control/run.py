@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from lockstep.control.aside import Aside
 from lockstep.control.claiming import Claim, claim_anywhere, claim_here, runs_already
 from lockstep.control.compacting import Compactor
 from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned
+from lockstep.control.drawing import note_drawing
 from lockstep.control.host_directory import HostDirectory
 from lockstep.control.job_agent import JobAgent
 from lockstep.control.journals import settle_journals
@@ -51,6 +53,8 @@ from lockstep.store.home import job_folder
 from lockstep.store.opening import absolute, announced_hosts, lock_file, open_store
 from lockstep.store.protocols import Store
 
+SUBMITTED = "submitted"
+"""Fact: which `lockstep serve` keeps the job running (:func:`kept_by`); empty if the agents of hosts do."""
 WANTED_LOOK_S = 1.0
 """How often whoever coordinates a job looks whether it is still wanted (`lockstep stop`)."""
 
@@ -82,6 +86,24 @@ class PreparedRun:
     claim: Claim
 
 
+@dataclass(frozen=True)
+class _Claimed:
+    """A job that this process may order: its settings hold, and it has the job's lease."""
+
+    loaded: LoadedJob
+    graph: Graph
+    settings: Settings
+    project: Path
+    address: str
+    on_hosts: bool
+    claim: Claim
+
+    def order(self) -> DesiredRun:
+        """Say what is to run."""
+        home = (self.project / STORE_FOLDER).resolve()
+        return _order(self.loaded, self.graph, self.settings, self.claim.store, home, self.address)
+
+
 def prepare_run(
     loaded: LoadedJob,
     project: Path,
@@ -91,26 +113,71 @@ def prepare_run(
     replace_supervisor: bool = False,
 ) -> PreparedRun:
     """Refuse what cannot work before anything runs; take the job's lease, from whoever has it if that is wanted."""
+    claimed = _claimed(loaded, project, run_overrides, spark_overrides, replace_supervisor=replace_supervisor)
+    try:
+        with claimed.claim.renewed():
+            order = claimed.order()
+            return coordinated(claimed.graph, order, project.resolve(), claimed.claim, on_hosts=claimed.on_hosts)
+    except BaseException:
+        claimed.claim.give_back()
+        raise
+
+
+def order_run(
+    loaded: LoadedJob,
+    project: Path,
+    run_overrides: Mapping[str, Any] | None = None,
+    spark_overrides: Mapping[str, Any] | None = None,
+) -> str:
+    """Say that a job is to run, and leave it to others to coordinate it; the job's name.
+
+    Where there are hosts, their agents do. Where there are none, `lockstep serve` starts a process for it.
+    """
+    claimed = _claimed(loaded, project, run_overrides, spark_overrides, replace_supervisor=False)
+    store = claimed.claim.store
+    try:
+        with claimed.claim.renewed():
+            order = claimed.order()
+            store.set_fact(SUBMITTED, "" if claimed.on_hosts else kept_by(project))
+            if claimed.on_hosts:
+                prepared = coordinated(claimed.graph, order, project.resolve(), claimed.claim, on_hosts=True)
+    except BaseException:
+        claimed.claim.give_back()
+        raise
+    if claimed.on_hosts:
+        hand_over(prepared)
+    else:
+        claimed.claim.give_back()
+    store.close()
+    return claimed.graph.name
+
+
+def _claimed(
+    loaded: LoadedJob,
+    project: Path,
+    run_overrides: Mapping[str, Any] | None,
+    spark_overrides: Mapping[str, Any] | None,
+    *,
+    replace_supervisor: bool,
+) -> _Claimed:
     graph = loaded.job.graph()
     settings = load_settings(project, graph.options, run_overrides, spark_overrides)
     refuse_pinned(settings)
     find_java()
-    home, address = (project / STORE_FOLDER).resolve(), absolute(settings.store, project)
+    address = absolute(settings.store, project)
     store = open_store(address, graph.name)
     is_shared = lock_file(address, graph.name) is None
     hosts = announced_hosts(address) if is_shared else {}
     check_places(graph, hosts, settings.journals)
-    if is_shared:
-        claim = claim_anywhere(store, graph.name, replace=replace_supervisor)
-    else:
-        claim = claim_here(store, address, home, graph.name, replace=replace_supervisor)
-    try:
-        with claim.renewed():
-            order = _order(loaded, graph, settings, store, home, address)
-            return coordinated(graph, order, project.resolve(), claim, on_hosts=bool(hosts))
-    except BaseException:
-        claim.give_back()
-        raise
+    claim = claim_job(store, address, project, graph.name, replace=replace_supervisor)
+    return _Claimed(loaded, graph, settings, project, address, bool(hosts), claim)
+
+
+def claim_job(store: Store, address: str, project: Path, job: str, *, replace: bool) -> Claim:
+    """The right to supervise a job from here, whatever kind of store it has. LS0610 if somebody else has it."""
+    if lock_file(address, job) is None:
+        return claim_anywhere(store, job, replace=replace)
+    return claim_here(store, address, (project / STORE_FOLDER).resolve(), job, replace=replace)
 
 
 def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, home: Path, address: str) -> DesiredRun:
@@ -132,9 +199,15 @@ def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, ho
     )
     note_desired(store, order)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
+    note_drawing(store, graph)
     store.set_fact(SOURCES, sources_text((source.id, source.spec) for source in graph.sources))
     store.set_fact(RUN_BEGAN, str(wall_us()))
     return order
+
+
+def kept_by(project: Path) -> str:
+    """The service of a project on this host, as jobs that it keeps running know it."""
+    return f"{socket.gethostname()}:{project.resolve()}"
 
 
 def coordinated(

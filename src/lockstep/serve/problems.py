@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from lockstep.errors import LockstepError, StoreError
+from lockstep.errors import LockstepError, ServiceError, StoreError
 
 MEDIA_TYPE = "application/problem+json"
 STATUSES: Mapping[str, int] = {
     "LS0004": 404,
+    "LS0403": 422,
     "LS0410": 404,
     "LS0411": 422,
     "LS0610": 409,
@@ -23,6 +26,17 @@ STATUSES: Mapping[str, int] = {
     "LS0745": 422,
     "LS0746": 409,
     "LS0760": 404,
+    "LS0761": 422,
+    "LS0763": 409,
+    "LS0764": 412,
+    "LS0765": 428,
+    "LS0766": 413,
+    "LS0767": 429,
+    "LS0768": 401,
+    "LS0769": 403,
+    "LS0770": 403,
+    "LS0773": 422,
+    "LS0774": 422,
 }
 """The status of each error that is not simply a bad request."""
 
@@ -30,7 +44,6 @@ STATUSES: Mapping[str, int] = {
 def status_of(error: LockstepError) -> int:
     """The HTTP status of an error: 400 unless its code says more; a store that does not answer is not the caller's.
 
-    >>> from lockstep.errors import ServiceError
     >>> status_of(ServiceError("LS0740", "busy")), status_of(StoreError("LS0401", "disk full"))
     (409, 503)
     """
@@ -48,10 +61,30 @@ def problem(error: LockstepError, status: int | None = None, headers: Mapping[st
         "detail": error.why,
         "hint": error.hint,
     }
-    return JSONResponse(body, number, dict(headers or {}), media_type=MEDIA_TYPE)
+    # Whoever has to wait is told for how long.
+    waiting = {"Retry-After": "1"} if number == 429 else {}
+    return JSONResponse(body, number, {**waiting, **(headers or {})}, media_type=MEDIA_TYPE)
 
 
 async def on_lockstep_error(_request: Request, error: Exception) -> Response:
     """For the app: what routes raise."""
     assert isinstance(error, LockstepError)
     return problem(error)
+
+
+async def on_invalid_request(_request: Request, error: Exception) -> Response:
+    """For the app: parameters or bodies that do not fit."""
+    assert isinstance(error, RequestValidationError)
+    lines = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()[:10]]
+    return problem(
+        ServiceError("LS0761", "the request does not fit", why="; ".join(lines), hint="/openapi.json has the forms.")
+    )
+
+
+async def on_http_error(_request: Request, error: Exception) -> Response:
+    """For the app: addresses and methods that there are not."""
+    assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, LockstepError):
+        return problem(error.__cause__)  # it happened while the body was read
+    said = ServiceError("LS0778", str(error.detail), hint="/openapi.json lists what there is.")
+    return problem(said, error.status_code, error.headers)

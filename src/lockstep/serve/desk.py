@@ -1,0 +1,269 @@
+"""Where the service's questions are answered and its orders taken, one method for each. It knows no HTTP.
+
+Routes call it, and so do commands that work on the store themselves; :class:`lockstep.serve.client.Client` has the
+same methods for a service that is elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import threading
+import time
+from dataclasses import replace
+
+from lockstep.clock import wall_us
+from lockstep.control.coordinate import LOG
+from lockstep.control.operations.book import unknown as unknown_operation
+from lockstep.control.operations.model import Operation, Wish
+from lockstep.control.overview import RUN_BEGAN
+from lockstep.control.verbs import PLAINLY, JobVerbs, Manner
+from lockstep.errors import ServiceError, StoreError
+from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run, note_desired
+from lockstep.runtime.spec import replica_folder
+from lockstep.serve import models, submission, views
+from lockstep.serve.ingestion import Ingestion
+from lockstep.serve.limits import Limits
+from lockstep.serve.service import Service, unknown_job
+from lockstep.store.dead_letters import journal_name
+from lockstep.store.journal import JOURNALS_FOLDER
+from lockstep.store.opening import embedded_folder
+
+COORDINATOR = "coordinator"
+"""The name of a coordinator's log, beside those of replicas."""
+LOOK_S = 0.2
+"""How often an operation is looked at while somebody waits for it."""
+
+
+class Desk:
+    """One for a service."""
+
+    def __init__(self, service: Service, limits: Limits | None = None) -> None:
+        self.service = service
+        self.limits = limits or Limits()
+        self._ingestion = Ingestion(service, self.limits)
+        self._submitting = threading.Lock()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._ingestion.close()
+        self.service.close()
+
+    def jobs(self) -> list[models.JobSummary]:
+        """All jobs."""
+        return [self._summary(job) for job in self.service.jobs()]
+
+    def _summary(self, job: str) -> models.JobSummary:
+        try:
+            return views.summary(job, self.service.store(job), self.service.look(job))
+        except StoreError as error:
+            # One job whose store cannot be read must not hide the others.
+            return models.JobSummary(
+                job=job,
+                state="unknown",
+                reason=f"{error.code} {error.fact}",
+                wanted=False,
+                active=False,
+                coordinator=None,
+                replicas_wanted=0,
+                head_epoch=-1,
+                published_epoch=-1,
+                rows_per_s=0.0,
+                generation=1,
+            )
+
+    def describe(self, job: str) -> models.JobDescription:
+        """All about a job."""
+        seen = self.service.look(job)
+        return views.description(job, self.service.store(job), seen, self.service.verbs(job).book.open())
+
+    def replicas(self, job: str) -> list[models.Replica]:
+        """The replicas of a job."""
+        return [views.replica(one) for one in self.service.look(job).health.replicas]
+
+    def stages(self, job: str) -> list[models.Stage]:
+        """The stages of a job."""
+        store = self.service.store(job)
+        return views.stages(store, last_run(store))
+
+    def plan(self, job: str) -> models.Plan:
+        """The graph of a job, and where it is computed."""
+        store = self.service.store(job)
+        return views.plan(store, last_run(store))
+
+    def epochs(self, job: str, before: int | None = None, limit: int = 50) -> models.Epochs:
+        """The newest epochs of a job, or those before one of them."""
+        return views.epochs(self.service.store(job), before, limit)
+
+    def events(self, job: str, after: int = 0, limit: int = 100) -> models.Events:
+        """What happened to a job after one of its events."""
+        return views.events(self.service.store(job), after, limit)
+
+    def log(self, job: str, name: str = COORDINATOR, lines: int = 100) -> models.Log:
+        """The end of the log of a replica on this host, or of the coordinator. LS0742 if there is no such replica."""
+        store = self.service.store(job)
+        if name == COORDINATOR:
+            return views.log(name, self.service.folder(job) / LOG, lines)
+        names = sorted({one.replica for one in store.progress()})
+        if name not in names:
+            raise ServiceError(
+                "LS0742",
+                f'job "{job}" has no replica {name[:20]}',
+                why=f"it has {', '.join(names) or 'none yet'}.",
+                hint=f'"{COORDINATOR}" has a log, too.',
+            )
+        return views.log(name, replica_folder(self.service.home, job, name) / "log.txt", lines)
+
+    def spec(self, job: str) -> models.Spec:
+        """What is to run. LS0743 if the job never ran."""
+        return views.spec(self._order(job))
+
+    def etag(self, job: str) -> str:
+        """Which spec that is: it changes with every change of it."""
+        return _etag(self._order(job))
+
+    def change_spec(
+        self, job: str, change: models.SpecChange, if_match: str, manner: Manner = PLAINLY
+    ) -> models.Operation:
+        """Change what is to run, unless somebody else has meanwhile (LS0764)."""
+        if if_match not in ("*", self.etag(job)):
+            raise _stale(job)
+        verbs = self.service.verbs(job)
+        asked = verbs.rescale(**change.model_dump(), manner=manner)
+        # Somebody may have been quicker between the look and the request: the operation says what it began with.
+        if if_match != "*" and asked.before is not None and _etag(DesiredRun(**asked.before)) != if_match:
+            verbs.settle(asked.number, "rollback")
+            raise _stale(job)
+        return views.operation(asked)
+
+    def operations(self, job: str) -> list[models.Operation]:
+        """The operations of a job, oldest first."""
+        return [views.operation(one) for one in self.service.verbs(job).book.all()]
+
+    def operation(self, job: str, number: int) -> models.Operation:
+        """One of them. LS0741 if there is none of that number."""
+        return views.operation(self._operation(job, number))
+
+    def ask(self, job: str, request: models.OperationRequest, *, key: str = "", asked_by: str = "") -> models.Operation:
+        """Ask for an operation, once for each key."""
+        verbs = self.service.verbs(job)
+        manner = Manner(asked_by, key, request.timeout_s, request.at_deadline)
+        return views.operation(_asked(verbs, request, manner))
+
+    def settle(self, job: str, number: int, wish: Wish) -> models.Operation:
+        """Say of an operation under way that it is to go on (``commit``), or back (``rollback``)."""
+        return views.operation(self.service.verbs(job).settle(number, wish))
+
+    def wait(self, job: str, number: int, wait_s: float) -> models.Operation:
+        """An operation when it is over, or after so many seconds as it is then."""
+        deadline_s = time.monotonic() + wait_s
+        while (found := self.operation(job, number)).open and time.monotonic() < deadline_s:
+            time.sleep(LOOK_S)
+        return found
+
+    def stop(self, job: str) -> models.Asked:
+        """End a job after the epochs under way."""
+        self.service.verbs(job).stop()
+        return self._wanted(job)
+
+    def kill(self, job: str) -> models.Asked:
+        """End a job at once; nothing is lost, epochs under way are computed again by the next start."""
+        self.service.verbs(job).kill()
+        return self._wanted(job)
+
+    def start(self, job: str) -> models.Asked:
+        """Let a job that was stopped go on where it was, with its code and settings. LS0763 if it runs."""
+        store, order = self.service.store(job), self._order(job)
+        if order.wanted or store.holder(LEASE) is not None:
+            raise _runs(job, "started")
+        note_desired(store, replace(order, wanted=True, at_once=False))
+        store.set_fact(RUN_BEGAN, str(wall_us()))
+        return self._wanted(job)
+
+    def delete(self, job: str) -> None:
+        """Forget a job that has stopped: its ledger, state, logs and dead letters. Journals that it reads and all that
+        it has published stay. LS0763 if it runs."""
+        store, folder = self.service.store(job), self.service.folder(job)
+        if store.holder(LEASE) is not None or ((order := last_run(store)) is not None and order.wanted):
+            raise _runs(job, "deleted")
+        if embedded_folder(self.service.address) is None:
+            raise ServiceError(
+                "LS0763",
+                f'job "{job}" cannot be deleted from here',
+                why="its store is one that several hosts share, and each of them has a folder of the job.",
+                hint=f"remove its node below {self.service.address}, and .lockstep/jobs/{job} on each host.",
+            )
+        self.service.forget(job)
+        # Out of the way in one act: half a job is none.
+        aside = self.service.home / "deleted" / job
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.parent.mkdir(exist_ok=True)
+        folder.rename(aside)
+        shutil.rmtree(aside)
+        shutil.rmtree(self.service.home / JOURNALS_FOLDER / journal_name(job), ignore_errors=True)
+
+    def submit(self, sent: submission.Submission) -> models.Submitted:
+        """Take a job and have it run."""
+        with self._submitting:
+            job = submission.order(sent, self.service.project)
+        return models.Submitted(job=job, bundle=sent.sha256.lower())
+
+    def ingest(self, journal: str, body: bytes, key: str = "") -> models.Ingested:
+        """Append JSON lines to a journal; on disk when this returns."""
+        return self._ingestion.append(journal, body, key)
+
+    def _wanted(self, job: str) -> models.Asked:
+        store = self.service.store(job)
+        order = last_run(store)
+        return models.Asked(job=job, wanted=order is not None and order.wanted, coordinator=store.holder(LEASE))
+
+    def _operation(self, job: str, number: int) -> Operation:
+        found = self.service.verbs(job).book.find(number)
+        if found is None:
+            raise unknown_operation(number)
+        return found
+
+    def _order(self, job: str) -> DesiredRun:
+        order = last_run(self.service.store(job))
+        if order is None:
+            raise unknown_job(job, self.service.jobs())
+        return order
+
+
+def _asked(verbs: JobVerbs, request: models.OperationRequest, manner: Manner) -> Operation:
+    if request.kind == "rescale":
+        return verbs.rescale(
+            replicas=request.replicas,
+            partitions=request.partitions,
+            stage=request.stage,
+            cores=request.cores,
+            manner=manner,
+        )
+    if request.kind == "move":
+        return verbs.move(request.replica, request.host, manner)
+    simple = {"restart": verbs.restart, "activate": verbs.activate, "deactivate": verbs.deactivate}
+    return simple[request.kind](manner)
+
+
+def _etag(order: DesiredRun) -> str:
+    text = json.dumps(order.to_json(), sort_keys=True)
+    return f'"{order.generation}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"'
+
+
+def _stale(job: str) -> ServiceError:
+    return ServiceError(
+        "LS0764",
+        f'the spec of job "{job}" has changed meanwhile',
+        why="somebody else has changed it since it was read.",
+        hint=f"read it again (GET /api/v1/jobs/{job}/spec) and send its new ETag as If-Match.",
+    )
+
+
+def _runs(job: str, what: str) -> ServiceError:
+    return ServiceError(
+        "LS0763",
+        f'job "{job}" is running, so it cannot be {what}',
+        why="it is wanted, or somebody still coordinates it.",
+        hint=f"stop it first: lockstep stop {job}.",
+    )
