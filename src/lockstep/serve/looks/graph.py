@@ -46,12 +46,12 @@ def placed(graph: Mapping[str, Any], measured: Measured) -> list[PlacedStep]:
     >>> [(one.id, one.row, one.column) for one in placed({"steps": steps, "stages": []}, Measured())]
     [('a', 0, 0), ('b', 1, 0), ('c', 1, 1), ('d', 2, 0)]
     """
-    stages = {step: stage["stage"] for stage in reversed(graph["stages"]) for step in stage["steps"]}
+    stages = {step: stage["stage"] for stage in reversed(graph.get("stages", ())) for step in stage["steps"]}
     rows: dict[str, int] = {}
     columns: dict[str, int] = {}
     taken: dict[int, set[int]] = {}
     found = []
-    for step in graph["steps"]:
+    for step in graph.get("steps", ()):
         inputs = tuple(one for one in step["inputs"] if one in rows)
         row = 1 + max((rows[one] for one in inputs), default=-1)
         wanted = min((columns[one] for one in inputs), default=0)

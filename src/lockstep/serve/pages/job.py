@@ -30,6 +30,8 @@ from lockstep.serve.pages.parts import (
 from lockstep.serve.pages.pictures import lateness, mark_legend, strip
 
 EVENTS_SHOWN = 8
+EVENT_CHARACTERS_MAX = 500
+"""A hundred of them are on a page of less than 100 kB; `lockstep events` has the whole text."""
 PRODUCTION = frozenset({"healthy", "degraded", "starting"})
 VERBS = ("rescale", "restart", "move", "deactivate", "activate", "stop", "kill")
 _LIVE = frozenset({"healthy", "degraded", "stalled", "starting"})
@@ -200,7 +202,11 @@ def event_list(events: list[Event], now_us: int) -> Html:
         el(
             "li",
             ago(event[1], now_us),
-            el("span", el("b", "! ", aria_label="trouble: ") if is_bad(event) else None, shortened(event_text(event))),
+            el(
+                "span",
+                el("b", "! ", aria_label="trouble: ") if is_bad(event) else None,
+                shortened(event_text(event), EVENT_CHARACTERS_MAX),
+            ),
             class_="bad" if is_bad(event) else None,
         )
         for event in events

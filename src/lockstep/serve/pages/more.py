@@ -18,7 +18,7 @@ INPUTS_SHOWN = 12
 
 def state_page(look: Look, asked: Mapping[str, str], answer: Child, *, available: bool) -> Page:
     """State by key: a form, and what was found for what it asked last."""
-    steps = [s["id"] for s in (look.graph or {"steps": []})["steps"] if s.get("stateful")]
+    steps = [s["id"] for s in (look.graph or {}).get("steps", ()) if s.get("stateful")]
     if not available:
         said: Child = el("p", "This release cannot look into state from outside.", class_="quiet")
     elif not steps:

@@ -40,9 +40,9 @@ def _state_rows(look: Look) -> dict[str, int]:
     """Rows of state by step, where a stage has one step with state: then all state of the stage is that step's."""
     if look.graph is None or look.measured is None:
         return {}
-    stateful = {step["id"] for step in look.graph["steps"] if step.get("stateful")}
+    stateful = {step["id"] for step in look.graph.get("steps", ()) if step.get("stateful")}
     found = {}
-    for stage in look.graph["stages"]:
+    for stage in look.graph.get("stages", ()):
         mine = [step for step in stage["steps"] if step in stateful]
         operators = look.measured.operators_of(stage["stage"])
         if len(mine) == 1 and operators:

@@ -38,6 +38,7 @@ class Site:
     def __init__(self, service: Service) -> None:
         self._service = service
         self.looks = Looks(service)
+        service.on_close.append(self.looks.close)
         self._simple: Mapping[str, Callable[[Look, Query], Page]] = {
             "": lambda look, _query: job_page(look),
             "replicas": lambda look, _query: replicas_page(look),
