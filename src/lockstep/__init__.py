@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from lockstep.keyed.windows.custom import WindowAssigner as WindowAssigner
     from lockstep.keyed.windows.custom import WindowFunction as WindowFunction
     from lockstep.plan.expression import epoch_time as epoch_time
+    from lockstep.serve.client import Client as Client
 
 __version__ = "0.1.0"
 
@@ -82,6 +83,7 @@ _HOMES = {
     "late": "api.triggers",
     "epoch_time": "plan.expression",
     "LockstepError": "errors",
+    "Client": "serve.client",
     "Process": "keyed.process",
     "broadcast_map": "keyed.states",
     "broadcast_state": "keyed.states",

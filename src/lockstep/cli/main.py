@@ -24,11 +24,16 @@ from lockstep.cli import (
     doctor,
     explain,
     ingest,
+    jobs,
     ledger,
+    looking,
     new,
+    operating,
     plan,
     put,
     run,
+    serve,
+    service_token,
     services,
     sim,
     status,
@@ -87,16 +92,35 @@ def options(
         look_in(context.obj.folder)
 
 
-_RUN, _LOOK, _DATA, _HELP = "Run a job", "Look at a job", "Data in and out", "Help"
+_RUN, _CHANGE, _LOOK = "Run a job", "Change a running job", "Look at a job"
+_DATA, _HELP = "Data in and out", "Help"
 
 app.command("new", rich_help_panel=_RUN)(new.new)
 app.command("run", rich_help_panel=_RUN)(run.run)
 app.command("stop", rich_help_panel=_RUN)(stop.stop)
+app.command("serve", rich_help_panel=_RUN)(serve.serve)
+app.command("submit", rich_help_panel=_RUN)(jobs.submit)
+app.command("start", rich_help_panel=_RUN)(jobs.start)
+app.command("kill", rich_help_panel=_RUN)(jobs.kill)
+app.command("delete", rich_help_panel=_RUN)(jobs.delete)
 app.command("agent", rich_help_panel=_RUN)(agent.agent)
 app.command("plan", rich_help_panel=_RUN)(plan.plan)
 app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("token", rich_help_panel=_RUN)(token.token)
+app.add_typer(service_token.app, name="service-token", rich_help_panel=_RUN)
+app.command("rescale", rich_help_panel=_CHANGE)(operating.rescale)
+app.command("restart", rich_help_panel=_CHANGE)(operating.restart)
+app.command("move", rich_help_panel=_CHANGE)(operating.move)
+app.command("deactivate", rich_help_panel=_CHANGE)(operating.deactivate)
+app.command("activate", rich_help_panel=_CHANGE)(operating.activate)
+app.command("commit", rich_help_panel=_CHANGE)(operating.commit)
+app.command("rollback", rich_help_panel=_CHANGE)(operating.rollback)
+app.command("operations", rich_help_panel=_CHANGE)(operating.operations)
+app.command("list", rich_help_panel=_LOOK)(jobs.list_)
 app.command("status", rich_help_panel=_LOOK)(status.status)
+app.command("describe", rich_help_panel=_LOOK)(jobs.describe)
+app.command("events", rich_help_panel=_LOOK)(looking.events)
+app.command("logs", rich_help_panel=_LOOK)(looking.logs)
 app.command("ledger", rich_help_panel=_LOOK)(ledger.ledger)
 app.command("dead-letters", rich_help_panel=_LOOK)(dead_letters.dead_letters)
 app.command("put", rich_help_panel=_DATA)(put.put)

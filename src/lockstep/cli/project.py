@@ -60,7 +60,7 @@ class Project:
             return name
         if name is None and len(jobs) == 1:
             return jobs[0]
-        raise _which_job(name, jobs)
+        raise which_job(name, jobs)
 
     @contextmanager
     def open_store(self, name: str | None) -> Iterator[tuple[str, Store]]:
@@ -83,7 +83,8 @@ def project_of(context: typer.Context) -> Project:
     return project
 
 
-def _which_job(name: str | None, jobs: list[str]) -> EnvironmentError_:
+def which_job(name: str | None, jobs: list[str]) -> EnvironmentError_:
+    """The job that is meant cannot be told, or is not there."""
     there = ", ".join(jobs)
     if name is None:
         return EnvironmentError_(

@@ -149,7 +149,13 @@ def from_wire(text: str) -> LockstepError | None:
         code, fact, why, hint = (str(part) for part in parts)
     except ValueError:
         return None
-    for cls in _AREAS:
-        if code.startswith(cls.area):
-            return cls(code, fact, why=why, hint=hint)
-    return None
+    return error_class(code)(code, fact, why=why, hint=hint)
+
+
+def error_class(code: str) -> type[LockstepError]:
+    """The class that a code belongs to.
+
+    >>> error_class("LS0740").__name__, error_class("LS9999").__name__
+    ('ServiceError', 'LockstepError')
+    """
+    return next((cls for cls in _AREAS if code.startswith(cls.area)), LockstepError)

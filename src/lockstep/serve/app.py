@@ -34,11 +34,14 @@ Jobs of a Lockstep project: submit, look at and change them, and feed them recor
 `application/problem+json` with a code; `lockstep explain CODE` says more. Times are microseconds since 1970."""
 
 
-def create_app(service: Service, book: TokenBook | None = None, limits: Limits | None = None) -> Starlette:
+def create_app(
+    service: Service, book: TokenBook | None = None, limits: Limits | None = None, *, needs_token: bool = False
+) -> Starlette:
     """The app; it closes the service when it is shut down.
 
-    Without a ``book`` of tokens there are none: everybody on this host may do everything. ``app.state`` has the
-    ``service``, the ``desk`` and the ``sessions``, for routes that are made elsewhere.
+    While there are no tokens (or no ``book`` of them), everybody who reaches the app by a name of this host may do
+    everything; with ``needs_token`` nobody may do anything. ``app.state`` has the ``service``, the ``desk`` and the
+    ``sessions``, for routes that are made elsewhere.
     """
     limits = limits or Limits()
     book = book or TokenBook(service.home / "no-tokens.json")
@@ -51,7 +54,7 @@ def create_app(service: Service, book: TokenBook | None = None, limits: Limits |
         docs_url=None,
         redoc_url=None,
         lifespan=_closing(desk),
-        middleware=[Middleware(Guard, book, sessions, limits)],
+        middleware=[Middleware(Guard, book, sessions, limits, needs_token=needs_token)],
         # Two ways of writing one address are two addresses for a rule about paths.
         redirect_slashes=False,
     )

@@ -11,7 +11,10 @@ import json
 import shutil
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from lockstep.clock import wall_us
 from lockstep.control.coordinate import LOG
@@ -203,8 +206,22 @@ class Desk:
         shutil.rmtree(aside)
         shutil.rmtree(self.service.home / JOURNALS_FOLDER / journal_name(job), ignore_errors=True)
 
-    def submit(self, sent: submission.Submission) -> models.Submitted:
-        """Take a job and have it run."""
+    def submit(
+        self,
+        job_file: str | Path,
+        *,
+        replicas: int | None = None,
+        master: str = "",
+        settings: Mapping[str, Any] | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+    ) -> models.Submitted:
+        """Take a job in a file of this host, and have it run."""
+        return self.take(
+            submission.from_file(job_file, replicas=replicas, master=master, settings=settings, spark_conf=spark_conf)
+        )
+
+    def take(self, sent: submission.Submission) -> models.Submitted:
+        """Take a job that was sent, and have it run."""
         with self._submitting:
             job = submission.order(sent, self.service.project)
         return models.Submitted(job=job, bundle=sent.sha256.lower())

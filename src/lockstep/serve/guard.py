@@ -34,10 +34,16 @@ _INGEST = re.compile(r"/api/v1/ingest/[^/]+")
 
 
 class Guard:
-    """Lets through what may pass. Without any tokens, everybody on this host may do everything, but no web page may."""
+    """Lets through what may pass. Without any tokens, everybody on this host may do everything, but no web page may.
 
-    def __init__(self, app: ASGIApp, book: TokenBook, sessions: Sessions, limits: Limits) -> None:
+    With ``needs_token``, since the service can be reached from elsewhere, nobody may: also not once all were revoked.
+    """
+
+    def __init__(
+        self, app: ASGIApp, book: TokenBook, sessions: Sessions, limits: Limits, *, needs_token: bool = False
+    ) -> None:
         self._app, self._book, self._sessions, self._limits = app, book, sessions, limits
+        self._needs_token = needs_token
         self._rate = Rate(limits.requests_per_s, limits.requests_burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,7 +66,7 @@ class Guard:
         caller, by_token = self._caller(headers)
         if not by_token:
             # A token is not sent by a browser that some page has made ask; everything else may be.
-            check_site(scope, headers, self._has_tokens)
+            check_site(scope, headers, has_tokens=self._has_tokens)
         if caller is None and not is_open:
             return _unknown(headers, method, path)
         state = scope.setdefault("state", {})
@@ -79,7 +85,7 @@ class Guard:
 
     @property
     def _has_tokens(self) -> bool:
-        return bool(self._book.all())
+        return self._needs_token or bool(self._book.all())
 
     def _caller(self, headers: Headers) -> tuple[Caller | None, bool]:
         """Who asks, and whether they have shown a token with this very request."""
@@ -113,7 +119,7 @@ def scope_needed(method: str, path: str) -> tokens.Scope:
     return "operate"
 
 
-def check_site(scope: Scope, headers: Headers, has_tokens: bool) -> None:
+def check_site(scope: Scope, headers: Headers, *, has_tokens: bool) -> None:
     """Refuse what a page of somebody else has made a browser ask.
 
     Such a page can have the browser connect here by a name of its own that leads to this host (DNS rebinding): then the

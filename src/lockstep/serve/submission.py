@@ -49,6 +49,24 @@ class Submission:
     spark: Mapping[str, Any] = field(default_factory=dict)
 
 
+def from_file(
+    job_file: str | Path,
+    *,
+    replicas: int | None = None,
+    master: str = "",
+    settings: Mapping[str, Any] | None = None,
+    spark_conf: Mapping[str, str] | None = None,
+) -> Submission:
+    """The submission of a job in a file of this host (``job.py``, or ``job.py:variable``)."""
+    from lockstep.api.loading import load_job
+
+    loaded = load_job(str(job_file))
+    bundle = packed(loaded)
+    run = {**(settings or {}), **({} if replicas is None else {"replicas": replicas})}
+    spark = {"conf": dict(spark_conf or {}), **({"master": master} if master else {})}
+    return Submission(bundle, hashlib.sha256(bundle).hexdigest(), loaded.path.name, loaded.variable, run, spark)
+
+
 def packed(loaded: LoadedJob) -> bytes:
     """The code of a job as a bundle: its file, and the modules that it imports from its folder."""
     target = io.BytesIO()

@@ -37,6 +37,8 @@ def with_history(store: Store) -> None:
     store.set_fact(SOURCES, json.dumps({"logins": {"kind": "journal", "name": "logins"}}))
     stage = {"stage": 0, "output_mode": "append", "steps": ["logins"], "sinks": ["out"], "reads": ["logins"]}
     store.set_fact(DRAWING, json.dumps({"text": "logins -> out", "graph": {"job": JOB, "stages": [stage]}}))
+    store.add_event("replica-started", "pid 1, start 1", "r0")
+    store.add_event("seeded", "from r0 at epoch 3", "r1")
     holders = {name: store.begin(name, pid=1) for name in ("r0", "r1")}
     now_us = wall_us()
     for number in range(EPOCHS):
@@ -45,8 +47,6 @@ def with_history(store: Store) -> None:
         store.report(
             Progress(name, holder.incarnation, 1, "running", epoch=EPOCHS - 1, updated_us=now_us, moved_us=now_us)
         )
-    store.add_event("replica-started", "pid 1, start 1", "r0")
-    store.add_event("seeded", "from r0 at epoch 3", "r1")
 
 
 def _epoch(store: Store, holders: dict[str, Holder], number: int, now_us: int) -> None:
@@ -58,7 +58,11 @@ def _epoch(store: Store, holders: dict[str, Holder], number: int, now_us: int) -
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
+    return made_project(tmp_path / "project")
+
+
+def made_project(folder: Path) -> Path:
+    """A project with a job that has run, and the journal that it reads."""
     home = folder / ".lockstep"
     store = open_store(address_in(home), JOB)
     with_history(store)

@@ -1,4 +1,4 @@
-"""Records over HTTP are on disk when they are acknowledged; a bad line keeps nothing; a sender that is too fast waits."""
+"""Records over HTTP are on disk when they are acknowledged; a bad line keeps nothing; a fast sender waits."""
 
 from __future__ import annotations
 

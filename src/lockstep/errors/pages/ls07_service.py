@@ -83,7 +83,7 @@ machines use a token.""",
         """\
 An address that other machines can reach needs tokens (`lockstep service-token create NAME`), so that not
 everybody there can run code here, and TLS (--tls-certificate and --tls-key), so that tokens cannot be read on
-the way. Behind a proxy that does TLS, or on a network that you trust, --insecure says so explicitly. The same
+the way. Behind a proxy that does TLS, --insecure does without it; nothing does without tokens. The same
 code says that an address is taken by another process, or that certificate or key cannot be read.""",
     ),
     "LS0772": Page(

@@ -84,7 +84,7 @@ def _submitting(router: APIRouter, desk: Desk) -> None:
         if master:
             spark["master"] = master
         sent = Submission(await request.body(), digest, file, variable, run, spark)
-        return await anyio.to_thread.run_sync(desk.submit, sent)
+        return await anyio.to_thread.run_sync(desk.take, sent)
 
 
 def _assigned(given: list[str] | None, *, plain: bool = True) -> dict[str, Any]:
