@@ -11,8 +11,8 @@ import pytest
 
 from lockstep.clock import US_PER_S
 from lockstep.serve.pages import live
-from lockstep.serve.pages.live import LivePages
 from lockstep.serve.pages.frame import Page
+from lockstep.serve.pages.live import LivePages
 from lockstep.serve.pages.markup import Html
 from lockstep.serve.pages.site import Query, Site
 from lockstep.serve.service import Service

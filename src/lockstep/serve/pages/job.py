@@ -5,7 +5,7 @@ from __future__ import annotations
 from lockstep.clock import US_PER_S
 from lockstep.control.event_words import event_text, is_bad
 from lockstep.control.health import Event, ReplicaHealth
-from lockstep.observe.texts import rate_text, span_text, waiting_text
+from lockstep.observe.texts import rate_text, waiting_text
 from lockstep.serve.looks.look import Look
 from lockstep.serve.pages.frame import Page
 from lockstep.serve.pages.markup import Child, Html, el
@@ -121,8 +121,8 @@ def _late(look: Look) -> Html:
     recent, question = look.overview.latency_ms, "How late is it?"
     if not recent.get("count"):
         return _answer(question, CALM, "–", "no records were published in the last minute")
-    note = f"p50 of the last minute; p99 {span_text(recent['p99'])}, at most {span_text(recent['max'])}"
-    return _answer(question, CALM, span_text(recent["p50"]), note)
+    note = f"p50 of the last minute; p99 {milliseconds(recent['p99'])}, at most {milliseconds(recent['max'])}"
+    return _answer(question, CALM, milliseconds(recent["p50"]), note)
 
 
 def _figures(look: Look) -> Html:

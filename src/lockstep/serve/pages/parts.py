@@ -167,8 +167,14 @@ def bytes_text(count: float) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """A latency, or a dash."""
-    return "–" if value is None else span_text(value)
+    """A latency, or a dash.
+
+    >>> milliseconds(3.21), milliseconds(412), milliseconds(1_773), milliseconds(None)
+    ('3.2 ms', '412 ms', '1.8 s', '–')
+    """
+    if value is None:
+        return "–"
+    return span_text(value) if value < 1000 else age_text(value / 1000)
 
 
 def shortened(text: str, most: int = TEXT_CHARACTERS_MAX) -> str:

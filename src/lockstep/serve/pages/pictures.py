@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 from lockstep.clock import US_PER_S
 from lockstep.observe.svg import Scale
-from lockstep.observe.texts import span_text
 from lockstep.serve.looks.agreement import MEANINGS, Agreement, Cell, Row
 from lockstep.serve.looks.lateness import BUCKET_S, WINDOW_S, Mark, MarkKind, Point
 from lockstep.serve.pages.markup import Child, Html, el
+from lockstep.serve.pages.parts import milliseconds
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 960, 64, 952, 22, 210, 236
 _GAP_US = 3 * BUCKET_S * US_PER_S
@@ -52,10 +52,10 @@ def lateness(points: Sequence[Point], marks: Sequence[Mark], now_us: int) -> Htm
 def _lateness_text(points: Sequence[Point], marks: Sequence[Mark]) -> str:
     if not points:
         return "Nothing with records was published in the last 15 minutes."
-    worst = max(points, key=lambda one: one.p99_ms)
+    worst, newest = max(points, key=lambda one: one.p99_ms), points[-1]
     return (
-        f"Latency in the last 15 minutes: newest p50 {span_text(points[-1].p50_ms)}, p99 "
-        f"{span_text(points[-1].p99_ms)}; the worst p99 was {span_text(worst.p99_ms)}; {len(marks)} things happened."
+        f"Latency in the last 15 minutes: newest p50 {milliseconds(newest.p50_ms)}, p99 {milliseconds(newest.p99_ms)}; "
+        f"the worst p99 was {milliseconds(worst.p99_ms)}; {len(marks)} things happened."
     )
 
 
