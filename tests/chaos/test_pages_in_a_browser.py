@@ -51,11 +51,15 @@ def served(folder: Path) -> Iterator[str]:
             assert process.poll() is None and time.monotonic() < deadline_s, log.read_text(encoding="utf-8")
             time.sleep(0.1)
         yield found[1]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=BOOT_S) == 0, log.read_text(encoding="utf-8")
     finally:
-        if process.poll() is None:
-            kill_tree(process.pid)
+        # It ends its job, whose processes are not its children: a kill would leave them behind.
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=BOOT_S)
+        finally:
+            if process.poll() is None:
+                kill_tree(process.pid)
+    assert process.returncode == 0, log.read_text(encoding="utf-8")
 
 
 @contextmanager
@@ -135,7 +139,7 @@ def pictures(browser: Browser, address: str, folder: Path) -> None:
 def test_a_kill_is_on_the_page_and_a_rescale_from_the_button_becomes_an_operation(tmp_path: Path) -> None:
     pytest.importorskip("playwright", reason="no playwright: pip install playwright")
     with served(tmp_path) as address, chromium() as browser:
-        page = browser.new_page()
+        page = browser.new_context().new_page()
         complaints: list[str] = []
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
