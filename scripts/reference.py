@@ -9,6 +9,7 @@ import ast
 import inspect
 import re
 import sys
+import tempfile
 import textwrap
 from importlib import import_module
 from itertools import pairwise
@@ -46,6 +47,8 @@ def pages() -> dict[str, str]:
         index.append("")
     made["settings.md"] = _settings_page()
     index += ["## Settings", "", "[All of them](settings.md), with their defaults.", ""]
+    made["rest.md"] = _rest_page()
+    index += ["## REST", "", "[The routes of the service](rest.md), from its OpenAPI document.", ""]
     made["README.md"] = "\n".join([NOTE, "", *index])
     return {name: f"{text.strip()}\n" for name, text in sorted(made.items())}
 
@@ -84,6 +87,76 @@ def _settings_page() -> str:
             parts.append(f"| `{name}` | {shown} | {_inline(' '.join(texts.get(name, '').split()))} |")
         parts.append("")
     return "\n".join(parts)
+
+
+def _rest_page() -> str:
+    """Every route of the service and the form of what it takes and answers, from the OpenAPI document."""
+    document = _openapi()
+    parts = [NOTE, "", "# REST", "", _REST, ""]
+    for path, verbs in document["paths"].items():
+        for method, one in verbs.items():
+            parts += [f"## {method.upper()} {path}", "", " ".join(one["description"].split()), ""]
+            parts += _rest_parameters(one.get("parameters", [])) + _rest_bodies(one)
+    parts += ["# Forms", ""]
+    for name, form in sorted(document["components"]["schemas"].items()):
+        fields = form.get("properties")
+        if not fields or name.startswith(("HTTPValidation", "Validation")):
+            continue
+        parts += [f"## {name}", "", " ".join(form.get("description", "").split()), "", "| field | type |", "|---|---|"]
+        parts += [f"| `{field}` | {_rest_type(kind)} |" for field, kind in fields.items()] + [""]
+    return "\n".join(parts)
+
+
+def _openapi() -> dict[str, Any]:
+    app, service = import_module("lockstep.serve.app"), import_module("lockstep.serve.service")
+    with tempfile.TemporaryDirectory() as folder:
+        made: dict[str, Any] = app.create_app(service.Service(Path(folder))).openapi()
+    return made
+
+
+def _rest_parameters(parameters: list[dict[str, Any]]) -> list[str]:
+    if not parameters:
+        return []
+    lines = ["| parameter | in | type | |", "|---|---|---|---|"]
+    for one in parameters:
+        text = one.get("description", "") + (" Required." if one.get("required") and one["in"] != "path" else "")
+        lines.append(f"| `{one['name']}` | {one['in']} | {_rest_type(one['schema'])} | {text.strip()} |")
+    return [*lines, ""]
+
+
+def _rest_bodies(one: dict[str, Any]) -> list[str]:
+    lines = []
+    for media, body in one.get("requestBody", {}).get("content", {}).items():
+        lines.append(f"Body: `{media}`, {_rest_type(body['schema'])}.")
+    for status, answer in one["responses"].items():
+        if status != "default":
+            content = answer.get("content", {}).items()
+            kinds = " or ".join(f"{_rest_type(body['schema'])} (`{media}`)" for media, body in content)
+            lines.append(f"Answers {status}{': ' + kinds if kinds else ''}.")
+    return ["\n".join(f"- {line}" for line in lines), ""]
+
+
+def _rest_type(schema: dict[str, Any]) -> str:
+    """A form in a few words, with its limits."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{_anchor(name)})"
+    if "anyOf" in schema:
+        return " or ".join(_rest_type(each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_rest_type(schema.get('items', {}))}"
+    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
+    limits = f", {low:,.0f} to {high:,.0f}" if low is not None and high is not None else ""
+    return str(schema.get("const") or schema.get("type", "anything")) + limits
+
+
+_REST = """\
+The routes of [`lockstep serve`](../guide/service.md). What goes wrong is answered as `application/problem+json`
+([Problem](#problem)) with a code, and the status that fits: 400 or 422 for a request that has to be changed, 401 and
+403 for who asks, 404, 409 for "not now", 412 and 428 for specs, 413 and 429 for too much, 503 for a store that does not
+answer. Times are microseconds since 1970."""
 
 
 _SETTINGS = """\

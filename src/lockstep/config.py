@@ -39,6 +39,9 @@ class RunSettings(_Strict):
     """How replicas come to the same epochs: whoever is ready first seals one in the store (`agreed`), or each derives
     them from the stamps of Kafka's brokers (`derived`), and no epoch waits for the store. Fixed by a job's first start.
     """
+    buckets: int = Field(default=64, ge=1, le=1024)
+    """Into how many parts the keys of a step with Python state are divided: no step computes in more partitions than
+    this. Each costs every epoch a little. Fixed by a job's first start: its state is laid out by it."""
     epoch_interval_s: Seconds = 0.1
     """Shortest time between two seals; pacing stretches it to 1.3 times the slowest replica's epoch.
 

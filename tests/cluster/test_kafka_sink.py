@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from lockstep.clock import wall_us
-from lockstep.connect.kafka.fence import fence_topic
+from lockstep.connect.kafka.fence import LATENESS_EPOCHS, PATIENCE_S, fence_topic
 from lockstep.connect.kafka.specs import kafka
 from lockstep.connect.protocols import Output, Place, Publication
 from lockstep.connect.registry import sink_side, source_side
@@ -67,10 +67,59 @@ def test_who_does_not_appear_is_replaced_and_goes_on_beside(broker: Broker, topi
     assert publish(second, 1, Holder("r1", 1)).by == "r1.1"
     assert publish(second, 2, Holder("r1", 1)).by == "r1.1"
     print(f"taken over in {time.monotonic() - began_s:.2f} s")
-    # The first one comes back: its producer is fenced, which is no error.
+    # The first one comes back: its producer is fenced, which is no error. It does not take the topic back for that.
+    held = second._producer
     assert publish(first, 1, Holder("r0", 1)).by == "r1.1"
     assert publish(first, 2, Holder("r0", 1)).by == "r1.1"
-    assert broker.committed(name) == expected(3)
+    assert publish(second, 3, Holder("r1", 1)).by == "r1.1" and second._producer is held, "it was not fenced"
+    assert publish(first, 3, Holder("r0", 1)).by == "r1.1"
+    assert writers(place) == ["r1.1 writes topic " + name + " from epoch 1 on"], "once"
+    assert broker.committed(name) == expected(4)
+    first.close()
+    second.close()
+
+
+def writers(place: Place) -> list[str]:
+    """Who said that it took a topic after the start."""
+    store = open_store(place.home, place.job)
+    told = [text.partition(": ")[2] for _, _, kind, _, text in store.events() if kind == "kafka-writer"]
+    store.close()
+    return told
+
+
+def test_a_transaction_that_its_killed_writer_left_open_costs_no_wait(
+    broker: Broker, topic: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The client by itself asks for the id again after 0.5 s: each of these would take longer than that."""
+    taken_s = []
+    for number in range(3):
+        place = with_replicas(Place(tmp_path / str(number), tmp_path / str(number) / ".lockstep", "job"))
+        name = topic()
+        assert writer(broker, name, place, "fence sent").wait(60) == -signal.SIGKILL
+        side = opened(broker, name, place)
+        assert side.last_published() == 1
+        began_s = time.monotonic()
+        side._take_over()
+        taken_s.append(time.monotonic() - began_s)
+        assert publish(side, 2, Holder("r1", 1)).by == "r1.1"
+        assert broker.committed(name) == expected(3)
+        side.close()
+    with capsys.disabled():
+        print(f"\n  taken from a killed writer in {', '.join(f'{one * 1000:.0f}' for one in taken_s)} ms")
+    assert min(taken_s) < 0.5
+
+
+def test_a_writer_that_is_never_late_is_waited_for_less(broker: Broker, topic: Topics, place: Place) -> None:
+    name = topic()
+    first, second = (opened(broker, name, place) for _ in range(2))
+    for epoch in range(LATENESS_EPOCHS):
+        assert second._lateness.patience_s == PATIENCE_S
+        publish(first, epoch, Holder("r0", 1))
+        publish(second, epoch, Holder("r1", 1))
+    assert second._lateness.patience_s < PATIENCE_S
+    assert publish(second, LATENESS_EPOCHS, Holder("r1", 1)).by == "r1.1"
+    assert second._lateness.patience_s == PATIENCE_S, "whoever takes it from here is watched anew"
+    assert broker.committed(name) == expected(LATENESS_EPOCHS + 1)
     first.close()
     second.close()
 
@@ -138,8 +187,7 @@ def test_replicas_that_race_for_every_epoch(
         thread.join(60)
     assert by["r0"] == by["r1"]
     assert len(by["r0"]) == epochs
-    taken = [text for _, _, kind, _, text in open_store(place.home, place.job).events() if kind == "kafka-writer"]
-    assert len(taken) > 1, "they took turns"
+    assert len(writers(place)) > 1, "they took turns"
     assert broker.committed(name) == expected(epochs)
 
 

@@ -9,11 +9,11 @@ import time
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError
-from kazoo.retry import KazooRetry
 
 from lockstep.errors import StoreError
 from lockstep.store.opening import open_store
 from lockstep.store.protocols import Entry, Holder
+from lockstep.store.zookeeper.client import connection_retry
 
 JOB = "job"
 
@@ -38,7 +38,7 @@ def seal(address: str, replica: str, seconds: float) -> None:
 
 def write(hosts: str, seconds: float) -> None:
     """Make nodes at full speed with nothing but ZooKeeper's client, and say when each was there."""
-    client = KazooClient(hosts, timeout=4.0, connection_retry=KazooRetry(max_tries=-1, delay=0.02, max_delay=0.1))
+    client = KazooClient(hosts, timeout=4.0, connection_retry=connection_retry())
     client.start(timeout=60)
     client.ensure_path("/plain")
     until_s, number = time.monotonic() + seconds, 0

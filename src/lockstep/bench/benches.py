@@ -47,6 +47,18 @@ def _epoch() -> Bench:
     return run_epoch
 
 
+def _buckets() -> Bench:
+    from lockstep.bench.buckets import run_buckets
+
+    return run_buckets
+
+
+def _query() -> Bench:
+    from lockstep.bench.query import run_query
+
+    return run_query
+
+
 def _hosts() -> Bench:
     from lockstep.bench.hosts.bench import run_hosts
 
@@ -71,6 +83,8 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "throughput": _throughput,
     "store": _store,
     "epoch": _epoch,
+    "buckets": _buckets,
+    "query": _query,
     "hosts": _hosts,
     "order": _order,
     "kafka": _kafka,

@@ -17,9 +17,8 @@ from lockstep.chaos.vocabulary import Member, Need
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import STORE_FOLDER, RunSettings
 from lockstep.control.children import Child
-from lockstep.control.supervisor import replica_names
 from lockstep.faults.switch import FOLDER_VARIABLE
-from lockstep.runtime.spec import replica_folder
+from lockstep.runtime.spec import replica_folder, replica_names
 from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Progress, Store
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lockstep.bench.benches import Bench
 
 app = typer.Typer(
-    help="Measure failover, latency, throughput, epoch, store, hosts, kafka and order here. "
+    help="Measure failover, latency, throughput, epoch, store, buckets, query, hosts, kafka and order here. "
     "Exit code 1: a target was missed.",
     no_args_is_help=True,
 )
@@ -45,6 +45,14 @@ _COMMANDS = {
         "The warm stateful epoch and the restart of a replica, split into their parts (about 6 minutes).",
         "epoch --quick",
     ),
+    "buckets": (
+        "A small epoch of a keyed Python step with 16, 64, 128 and 256 buckets, in turn (about 3 minutes).",
+        "buckets --quick",
+    ),
+    "query": (
+        "State asked from outside by key while 2,000 events/s flow, and what epochs feel of it (about 4 minutes).",
+        "query --quick",
+    ),
     "hosts": (
         "A job from topic to topic on three hosts: a host, a cable, ZooKeeper's leader and the coordinator are lost "
         "(about 7 minutes; real Kafka and ZooKeeper).",
@@ -59,7 +67,7 @@ _COMMANDS = {
         "Epochs agreed on beside epochs derived from Kafka, with kills; needs Kafka and ZooKeeper (about 25 minutes).",
         "order --quick",
     ),
-    "all": ("All but hosts, kafka and order, one after the other.", "all --save"),
+    "all": ("All but buckets, query, hosts, kafka and order, one after the other.", "all --save"),
 }
 _ALL = ["store", "epoch", "latency", "throughput", "failover"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lockstep.serve.client import Client
     from lockstep.serve.desk import Desk
 
-TAKEN_UP_S = 10.0
+TAKEN_UP_S = 30.0
 """How long `submit` waits until somebody coordinates the job, before it says that nobody does."""
 _LOOK_S = 0.2
 

@@ -31,7 +31,9 @@ from lockstep.cli import (
     operating,
     plan,
     put,
+    query,
     run,
+    savepoints,
     serve,
     service_token,
     services,
@@ -104,6 +106,8 @@ app.command("start", rich_help_panel=_RUN)(jobs.start)
 app.command("kill", rich_help_panel=_RUN)(jobs.kill)
 app.command("delete", rich_help_panel=_RUN)(jobs.delete)
 app.command("agent", rich_help_panel=_RUN)(agent.agent)
+app.command("savepoint", rich_help_panel=_RUN)(savepoints.savepoint)
+app.command("savepoints", rich_help_panel=_LOOK)(savepoints.savepoints)
 app.command("plan", rich_help_panel=_RUN)(plan.plan)
 app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("token", rich_help_panel=_RUN)(token.token)
@@ -121,6 +125,7 @@ app.command("status", rich_help_panel=_LOOK)(status.status)
 app.command("describe", rich_help_panel=_LOOK)(jobs.describe)
 app.command("events", rich_help_panel=_LOOK)(looking.events)
 app.command("logs", rich_help_panel=_LOOK)(looking.logs)
+app.command("query", rich_help_panel=_LOOK)(query.query)
 app.command("ledger", rich_help_panel=_LOOK)(ledger.ledger)
 app.command("dead-letters", rich_help_panel=_LOOK)(dead_letters.dead_letters)
 app.command("put", rich_help_panel=_DATA)(put.put)

@@ -59,6 +59,16 @@ def run(
             help="Process all the input there is, bring event time to its end (every window closes), and end.",
         ),
     ] = False,
+    savepoint: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SAVEPOINT",
+            help="Begin with the state of a savepoint: its name, JOB/NAME, or the folder of a copy. For a job that has "
+            "not run yet.",
+            show_default=False,
+        ),
+    ] = None,
     take_over: Annotated[
         bool,
         typer.Option(
@@ -95,12 +105,15 @@ def run(
 
       lockstep run job.py --until-done
 
+      lockstep run job_v2.py --from failed-logins/before-upgrade
+
       lockstep run jobs.py:alerts --master 'local[4]' --spark-conf spark.sql.shuffle.partitions=4
     """
     project = project_of(context).folder
     try:
         overrides = _run_overrides(replicas, settings) | ({"until_done": True} if until_done else {})
-        prepared = _prepared(job, project, overrides, _spark_overrides(master, spark_conf), take_over=take_over)
+        spark = _spark_overrides(master, spark_conf)
+        prepared = _prepared(job, project, overrides, spark, take_over=take_over, savepoint=savepoint)
         if detach:
             _hand_over(prepared)
             raise typer.Exit
@@ -121,7 +134,13 @@ def _spark_overrides(master: str | None, spark_conf: list[str] | None) -> dict[s
 
 
 def _prepared(
-    job: str, project: Path, run_overrides: dict[str, Any], spark_overrides: dict[str, Any], *, take_over: bool
+    job: str,
+    project: Path,
+    run_overrides: dict[str, Any],
+    spark_overrides: dict[str, Any],
+    *,
+    take_over: bool,
+    savepoint: str | None,
 ) -> PreparedRun:
     from lockstep.api.loading import load_job
 
@@ -130,7 +149,9 @@ def _prepared(
     loaded.job.graph()
     from lockstep.control import prepare_run
 
-    return prepare_run(loaded, project, run_overrides, spark_overrides, replace_supervisor=take_over)
+    return prepare_run(
+        loaded, project, run_overrides, spark_overrides, replace_supervisor=take_over, savepoint=savepoint
+    )
 
 
 def _hand_over(prepared: PreparedRun) -> None:
@@ -212,8 +233,7 @@ def _display(name: str, *, prints_rows: bool, as_json: bool) -> Display:
 
 def _introduction(prepared: PreparedRun, project: Path) -> dict[str, Any]:
     from lockstep.config import STORE_FOLDER
-    from lockstep.control.supervisor import replica_names
-    from lockstep.runtime.spec import replica_folder
+    from lockstep.runtime.spec import replica_folder, replica_names
 
     names = replica_names(prepared.settings.run.replicas)
     head = prepared.store.head()

@@ -75,7 +75,7 @@ def serve(
         _demo(book, place)
         return
     served = Served(project_of(context).folder, book, place)
-    _introduce(served, place, has_tokens=bool(book.all()))
+    _introduce(served, place, has_tokens=book.is_used)
     served.run(to_stderr)
     _end(served, stop_jobs=stop_jobs)
 

@@ -68,6 +68,8 @@ class Compiled:
     event_times: tuple[str, ...]
     journals: tuple[Source, ...]
     """The journals inside the job that it reads: those of earlier stages, and of its loops."""
+    partitions: int | None = None
+    """In how many partitions it keeps its state, where that is not the session's number."""
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -96,7 +98,9 @@ def compile_job(
     written: dict[str, StructType] = {}
     ordered = ordered_sinks(graph.stages)
     return tuple(
-        _StageCompiler(stage, source_frame, dead_letters, on_lowered, written, ordered, one_task=one_task).compiled()
+        _StageCompiler(
+            stage, source_frame, dead_letters, on_lowered, written, ordered, one_task=one_task, buckets=graph.buckets
+        ).compiled()
         for stage in graph.stages
     )
 
@@ -114,6 +118,7 @@ class _StageCompiler:
         ordered: frozenset[str],
         *,
         one_task: bool,
+        buckets: int,
     ) -> None:
         self._stage = stage
         self._journals: dict[str, Source] = {}
@@ -125,6 +130,7 @@ class _StageCompiler:
             written=written,
             output_mode=stage.output_mode,
             one_task=one_task,
+            buckets=buckets,
             ordered=ordered,
             above_ordered=frozenset(map(id, above)),
             origins_wanted=frozenset(id(step) for step in stage.steps if origins_wanted(stage, step, ordered)),

@@ -48,7 +48,7 @@ from lockstep.errors import PlanError
 from lockstep.keyed.engine import Layout
 from lockstep.keyed.operator import Operator
 from lockstep.plan.expression import Column
-from lockstep.plan.keyed import BUCKETS, KeyedStep, SideOutput
+from lockstep.plan.keyed import KeyedStep, SideOutput
 from lockstep.plan.schema import parse_schema
 from lockstep.store.arrow import arrow_schema
 
@@ -66,14 +66,16 @@ def operator_kinds() -> frozenset[type]:
 
 @_lower.register
 def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
-    prepared = [_prepared(step, number, given) for number, given in enumerate(inputs)]
+    prepared = [_prepared(step, number, given, context.buckets) for number, given in enumerate(inputs)]
     schemas = tuple(_values_schema(step, number, inputs[number], frame) for number, (frame, _) in enumerate(prepared))
     operator = operator_of(step, schemas)
     timed = any(_is_timed(given) for given in inputs)
     # Without event times results are in order of their numbers, which they have anyway.
     ordered = timed and id(step) in context.above_ordered
     packets = [
-        frame.mapInArrow(Packer(number, BUCKETS, _packed_schema(frame), layout.keys is None, _is_timed(given)), PACKED)
+        frame.mapInArrow(
+            Packer(number, context.buckets, _packed_schema(frame), layout.keys is None, _is_timed(given)), PACKED
+        )
         for number, ((frame, layout), given) in enumerate(zip(prepared, inputs, strict=True))
     ]
     processor = KeyedProcessor(
@@ -81,6 +83,7 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
         operator,
         [layout for _, layout in prepared],
         [_packed_schema(frame) for frame, _ in prepared],
+        buckets=context.buckets,
         ordered=ordered,
     )
     packed = together(reduce(DataFrame.union, packets), one_task=context.one_task)
@@ -98,7 +101,7 @@ def _side_output(step: SideOutput, inputs: tuple[Lowered, ...], context: Context
     return inputs[0].sides[step.output]
 
 
-def _prepared(step: KeyedStep, number: int, given: Lowered) -> tuple[DataFrame, Layout]:
+def _prepared(step: KeyedStep, number: int, given: Lowered, buckets: int) -> tuple[DataFrame, Layout]:
     """What a packer reads: values, keys that are no columns, hash, position; then bucket, mark, watermark, time."""
     assert given.marked and WATERMARK in given.hidden_names, "a source above a keyed step sends ticks"
     keys = step.keys[number]
@@ -119,7 +122,7 @@ def _prepared(step: KeyedStep, number: int, given: Lowered) -> tuple[DataFrame, 
             places.append(len(values) + len(extra))
             extra.append(_unmarked(column))
     key_hash = _hash(step, parts, broadcast=keys is None)
-    bucket = sf.pmod(key_hash, sf.lit(BUCKETS)).cast("int")
+    bucket = sf.pmod(key_hash, sf.lit(buckets)).cast("int")
     tail = [key_hash, *_position(given), bucket, sf.col(MARK), sf.unix_micros(sf.col(WATERMARK)), _epoch_time_us()]
     named = [column.alias(f"c{place}") for place, column in enumerate([*values, *extra, *tail])]
     return given.frame.select(*named), Layout(len(values), None if keys is None else tuple(places))

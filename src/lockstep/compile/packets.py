@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from lockstep.compile.bucket_states import BucketStates
 from lockstep.compile.hidden_columns import EPOCH_TIME, EVENT_TIME, OFFSET, ORDER_TIME, PARTITION, SOURCE
 from lockstep.errors import carried_by_spark
 from lockstep.keyed.codec import decode, encode
@@ -92,29 +92,20 @@ class Packer:
         return pa.RecordBatch.from_arrays(columns, schema=_PACKED)
 
 
-class _SparkStore:
-    """A page store in the state that Spark keeps for the bucket at hand."""
-
-    def __init__(self, pages: Any) -> None:
-        self._pages = pages
-
-    def get(self, name: str) -> bytes | None:
-        found = self._pages.getValue((name,))
-        return None if found is None else bytes(found[0])
-
-    def put(self, name: str, value: bytes) -> None:
-        self._pages.updateValue((name,), (value,))
-
-    def delete(self, name: str) -> None:
-        self._pages.removeKey((name,))
-
-
 class KeyedProcessor(StatefulProcessor):  # type: ignore[misc]
     """Runs the engine for each bucket. Spark calls it with the packets and ticks of one bucket after the other."""
 
     def __init__(
-        self, step: str, operator: Operator, layouts: Sequence[Layout], schemas: Sequence[pa.Schema], *, ordered: bool
+        self,
+        step: str,
+        operator: Operator,
+        layouts: Sequence[Layout],
+        schemas: Sequence[pa.Schema],
+        *,
+        buckets: int,
+        ordered: bool,
     ) -> None:
+        self._buckets = buckets
         self._step = step
         self._ordered = ordered
         self._operator = operator
@@ -123,9 +114,7 @@ class KeyedProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state: pages by name."""
-        name = StructType([StructField("name", StringType())])
-        page = StructType([StructField("page", BinaryType())])
-        self._store = _SparkStore(handle.getMapState("pages", name, page))
+        self._states = BucketStates(handle, self._buckets)
         self._engine = Engine(self._step, self._operator, self._layouts, ordered=self._ordered)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803, ARG002
@@ -138,7 +127,8 @@ class KeyedProcessor(StatefulProcessor):  # type: ignore[misc]
             else:
                 batches.append((number, pa.ipc.read_record_batch(pa.py_buffer(blob), self._schemas[number])))
         with carried_by_spark(self._step):
-            turn = self._engine.run(self._store, batches, ticks)
+            turn = self._engine.run(self._states.turn_to(key[0]), batches, ticks)
+            self._states.settle()
             for number, (schema, emitted) in enumerate(zip(self._operator.outputs, turn.outputs, strict=True)):
                 if emitted.rows:
                     blob = batch_of(self._step, emitted, schema, turn.first_number).serialize().to_pybytes()

@@ -39,6 +39,7 @@ from lockstep.errors import ExpressionError
 from lockstep.plan.accumulated import as_call
 from lockstep.plan.event_times import goes_by_partition
 from lockstep.plan.expression import Expression
+from lockstep.plan.keyed import BUCKETS_AT_FIRST
 from lockstep.plan.loops import ROUND, LoopEnd, LoopHead, loop_journal
 from lockstep.plan.stages import StageSink
 from lockstep.plan.steps import (
@@ -119,6 +120,8 @@ class Context:
     """The ids of the steps whose results reach such a sink in this query."""
     origins_wanted: frozenset[int] = frozenset()
     """The ids of the steps after which another one asks which record each row was made from."""
+    buckets: int = BUCKETS_AT_FIRST
+    """Into how many parts the keys of a keyed step are divided."""
     keeping: frozenset[int] = frozenset()
     """The ids of the steps that keep the newest position of what they put together."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -198,7 +198,6 @@ class AgentProcesses:
         directory: Directory,
         job: str,
         term: int,
-        settings: Settings,
         last_host: Callable[[str], str] = lambda _: "",
         elapsed_s: Callable[[], float] = time.monotonic,
         connect: Callable[[Contact, str, int], AgentClient] = AgentClient,
@@ -207,7 +206,6 @@ class AgentProcesses:
         self._directory = directory
         self._job = job
         self._term = term
-        self._settings = settings
         self._last_host = last_host
         self._elapsed_s = elapsed_s
         self._hosts: dict[str, _Host] = {}
@@ -228,9 +226,9 @@ class AgentProcesses:
         """Go on with a process that runs already."""
         return self._hosts[process.host].keep(process)
 
-    def shape(self, replica: str) -> Shape:
+    def shape(self, spec: ReplicaSpec) -> Shape:
         """What the process of a replica is started with."""
-        return shape_of(self._settings, replica)
+        return shape_of(spec.parsed_settings(), spec.replica)
 
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> RemoteProcess:
         """A new process for a replica. OSError if it cannot be started now."""
@@ -315,10 +313,7 @@ class AgentProcesses:
         return [host.room() for host in self._hosts.values() if host.silent_since_s is None]
 
     def _start(self, spec: ReplicaSpec, shape: dict[str, Any], *, spare: bool, gently: bool) -> RemoteProcess:
-        rooms, replica = self._rooms(), "" if spare else spec.replica
-        name = choose_host(rooms, replica, self._last_host(replica) if replica else "")
-        if name is None:
-            raise OSError("no host is there to start it on")
+        name = self._host_for(spec, spare=spare)
         host = self._hosts[name]
         # On one host whoever supervises has loaded what it takes to find the JVM's command; other hosts find their own.
         sent = spec if name else with_jvm(spec)
@@ -328,6 +323,16 @@ class AgentProcesses:
             raise OSError(str(error)) from None
         return host.keep(RemoteProcess(host.client, listed))
 
+    def _host_for(self, spec: ReplicaSpec, *, spare: bool) -> str:
+        """Where it has to live, or where it lives best. OSError if there is no such host now."""
+        rooms, replica = self._rooms(), "" if spare else spec.replica
+        if spec.host and not spare:
+            rooms = [room for room in rooms if room.host == spec.host]
+        name = choose_host(rooms, replica, self._last_host(replica) if replica else "")
+        if name is None:
+            raise OSError(f"host {spec.host} is not there" if spec.host else "no host is there to start it on")
+        return name
+
 
 def shape_of(settings: Settings, replica: str) -> Shape:
     """What the process of a replica is started with."""
@@ -336,20 +341,21 @@ def shape_of(settings: Settings, replica: str) -> Shape:
 
 
 def sorted_out(
-    running: Sequence[RemoteProcess], likeness: str, names: Collection[str], speaking: Mapping[str, str]
+    running: Sequence[RemoteProcess], likeness: str, roster: Mapping[str, str], speaking: Mapping[str, str]
 ) -> Found:
-    """Who can be gone on with: each replica once. ``speaking`` has the handle of whoever spoke last for each of them.
+    """Who can be gone on with: each replica once. ``roster`` has the likeness that each should have, ``likeness`` is
+    that of spares, and ``speaking`` has the handle of whoever spoke last for each replica.
 
     Of two processes of a replica one was retired while its host was cut off: the one that does not speak for it.
     """
     replicas: dict[str, RemoteProcess] = {}
     spares, others = [], []
     for one in sorted(running, key=lambda one: speaking.get(one.listed.replica) != one.handle):
-        fits = one.listed.likeness == likeness and one.exit_code() is None
-        if fits and not one.listed.replica:
+        name, runs = one.listed.replica, one.exit_code() is None
+        if runs and not name and one.listed.likeness == likeness:
             spares.append(one)
-        elif fits and one.listed.replica in names and one.listed.replica not in replicas:
-            replicas[one.listed.replica] = one
+        elif runs and name and one.listed.likeness == roster.get(name) and name not in replicas:
+            replicas[name] = one
         else:
             others.append(one)
     return Found(replicas, tuple(spares), tuple(others))

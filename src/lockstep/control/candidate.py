@@ -37,7 +37,7 @@ def main() -> int:
         return _coordinate(order, store, project, identity)
     except LockstepError as error:
         print(error, file=sys.stderr, flush=True)
-        return EXIT_OVER if not _is_wanted(store, order) else EXIT_AGAIN
+        return EXIT_OVER if not _is_wanted(store) else EXIT_AGAIN
     finally:
         store.close()
 
@@ -45,26 +45,34 @@ def main() -> int:
 def _coordinate(order: DesiredRun, store: Store, project: Path, identity: str) -> int:
     folder = job_folder(project / STORE_FOLDER, order.job)
     look_in(project, copies_in(store, folder / "tables"))
+    # Loaded before it is needed, and again only if the job's code has changed meanwhile.
     graph = load_job(str(folder / order.job_file)).job.graph()
     print(f"waiting to coordinate {order.job} as {identity}", file=sys.stderr, flush=True)
-    claim = claim_when_free(store, identity, lambda: _is_wanted(store, order))
+    claim = claim_when_free(store, identity, lambda: _is_wanted(store))
     if claim is None:
         return EXIT_OVER
-    if not _is_wanted(store, order):
+    newest = wanted_run(store)
+    if newest is None:
         claim.give_back()
         return EXIT_OVER
     print(f"coordinating {order.job}, term {claim.term}", file=sys.stderr, flush=True)
     store.add_event("coordinator", f"{identity} coordinates from now on")
-    with claim.renewed():
-        prepared = coordinated(graph, order, project, claim, on_hosts=True, is_first=False)
+    try:
+        with claim.renewed():
+            if newest.job_file != order.job_file:
+                graph = load_job(str(folder / newest.job_file)).job.graph()
+            prepared = coordinated(graph, newest, project, claim, on_hosts=True, is_first=False)
+    except BaseException:
+        claim.give_back()
+        raise
     run_job(prepared, lambda: None)
     return EXIT_OVER
 
 
-def _is_wanted(store: Store, order: DesiredRun) -> bool:
-    """Whether this is still what is to run; taken to be so while nobody can tell."""
+def _is_wanted(store: Store) -> bool:
+    """Whether the job is still to run, in whatever shape; taken to be so while nobody can tell."""
     try:
-        return wanted_run(store) == order
+        return wanted_run(store) is not None
     except StoreError:
         return True
 

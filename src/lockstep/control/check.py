@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lockstep.api.loading import LoadedJob
 from lockstep.compile.job import Compiled, compile_job
 from lockstep.config import STORE_FOLDER, Settings, load_settings
-from lockstep.control.continuing import refuse_pinned
+from lockstep.control.continuing import PLAN, held_buckets, refuse_pinned
 from lockstep.control.suspect_code import Suspicion, suspicions
 from lockstep.errors import ExpressionError, LockstepError, RunError
 from lockstep.plan.encode import function_name
@@ -240,10 +240,11 @@ def _existing(graph: Graph, address: str) -> tuple[int | None, list[str]]:
         return None, []
     store = open_store(address, graph.name)
     try:
-        head, plan, environment = store.head(), store.fact("plan"), store.fact("environment")
+        head, plan, environment = store.head(), store.fact(PLAN), store.fact("environment")
+        buckets = held_buckets(store) or graph.buckets
     finally:
         store.close()
-    obstacles = differences(json.loads(plan), graph.fingerprint()) if plan is not None else []
+    obstacles = differences(json.loads(plan), graph.with_buckets(buckets).fingerprint()) if plan is not None else []
     if environment is not None and environment != environment_hash():
         obstacles.append("versions of Python or packages are not those that the job began with (LS0607)")
     return (None if head is None else head.epoch), obstacles

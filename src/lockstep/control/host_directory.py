@@ -9,7 +9,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ class HostDirectory:
 
     def __init__(self, order: DesiredRun, term: int, folder: Path, store: Store) -> None:
         self._order, self._term, self._folder, self._store = order, term, folder, store
+        self._code: tuple[str, ...] = (order.job_file,)
+        self._brought: dict[str, tuple[str, ...]] = {}
+        """The code that a host has been brought, by its name."""
         hosts = order.parsed_settings().hosts
         self._token = host_token(hosts) or ""
         self._tls = tls_files(hosts)
@@ -55,6 +58,10 @@ class HostDirectory:
         """It does not answer, or has forgotten the job: it is used again once it has taken it up anew."""
         self._ready.pop(host, None)
         return why
+
+    def follow(self, orders: Sequence[DesiredRun]) -> None:
+        """The job may have replicas of all these from now on: hosts are brought the code of each."""
+        self._code = tuple(dict.fromkeys(order.job_file for order in orders))
 
     def wait(self) -> None:
         """Until a host can take the job, and every other one was looked at. LS0685 if none can."""
@@ -107,8 +114,10 @@ class HostDirectory:
             del self._ready[name]
         for name, about in said.items():
             if name in self._ready and self._ready[name].instance == about["instance"]:
-                continue
-            self._ready.pop(name, None)
+                if self._brought.get(name) == self._code:
+                    continue
+            else:
+                self._ready.pop(name, None)
             trouble = _misfit(about)
             if trouble is None:
                 trouble = self._outfit(name, about)
@@ -121,9 +130,14 @@ class HostDirectory:
         tls = self._tls if str(about["address"]).startswith("https:") else None
         contact = Contact(str(about["address"]), self._token, str(about["log"]), name, str(about["instance"]), tls)
         client = AgentClient(contact, self._order.job, self._term)
+        code, is_new = self._code, name not in self._ready
         try:
-            self._bring_bundle(client)
-            client.take_up(self._order.to_json())
+            for file in code:
+                self._bring_bundle(client, file)
+            # A host that has taken it up goes by what the store says: told again, it would end who coordinates there.
+            if is_new:
+                client.take_up(self._order.to_json())
+            self._brought[name] = code
         except (LockstepError, OSError) as error:
             return str(error)
         finally:
@@ -131,9 +145,9 @@ class HostDirectory:
         self._ready[name] = contact
         return None
 
-    def _bring_bundle(self, client: AgentClient) -> None:
+    def _bring_bundle(self, client: AgentClient, job_file: str) -> None:
         hashes = json.loads(self._store.fact(TABLES) or "{}").values()
-        code = self._order.job_file.split("/")[:2]
+        code = job_file.split("/")[:2]
         parts = ["/".join(code), *(f"{TABLES}/{one}" for one in hashes)]
         if client.has_bundle(bundle_id(parts)):
             return

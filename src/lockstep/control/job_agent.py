@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lockstep import __version__
@@ -12,6 +12,7 @@ from lockstep.agent.contact import Contact
 from lockstep.agent.description import Description, new
 from lockstep.agent.starting import Started, find_agent, start_agent
 from lockstep.config import RunSettings
+from lockstep.runtime.desired_run import DesiredRun
 
 RESTART_PAUSE_S = 1.0
 """Between two starts of an agent."""
@@ -64,6 +65,9 @@ class JobAgent:
         except OSError as error:
             return f"{why} No other one can be started now, it is tried again: {error}."
         return f"{why} Another one is started."
+
+    def follow(self, orders: Sequence[DesiredRun]) -> None:
+        """All code is in the job's folder."""
 
     def leave(self) -> None:
         """The run was refused: an agent that was started for it ends, one that was there stays."""

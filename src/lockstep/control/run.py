@@ -5,14 +5,14 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from lockstep.agent.leftovers import lock_holder
-from lockstep.api.loading import LoadedJob, save_code
+from lockstep.api.loading import LoadedJob, load_job, save_code
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.protocols import Place, SourceSide
@@ -24,18 +24,29 @@ from lockstep.connect.specs import DeltaSink, FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
 from lockstep.control.agents import AgentProcesses, Directory, Found, end_others, sorted_out
 from lockstep.control.aside import Aside
+from lockstep.control.changing import Operations
 from lockstep.control.claiming import Claim, claim_anywhere, claim_here, runs_already
 from lockstep.control.compacting import Compactor
-from lockstep.control.continuing import check_end, follow_plan, forget_removed, note_version, refuse_pinned
+from lockstep.control.continuing import (
+    check_end,
+    follow_plan,
+    forget_removed,
+    note_version,
+    refuse_pinned,
+    settle_buckets,
+    settle_generation,
+)
 from lockstep.control.drawing import note_drawing
 from lockstep.control.host_directory import HostDirectory
 from lockstep.control.job_agent import JobAgent
 from lockstep.control.journals import settle_journals
 from lockstep.control.order import settle_order
 from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS
+from lockstep.control.savepoints import find
 from lockstep.control.shared_places import check_places, probe_places
 from lockstep.control.spares import Shape, Spares
-from lockstep.control.supervisor import Supervisor, replica_names
+from lockstep.control.starting_from import begin_from
+from lockstep.control.supervisor import Supervisor
 from lockstep.control.surroundings import Surroundings
 from lockstep.control.taking_over import TERM, retire, sweep
 from lockstep.errors import RunError, StoreError
@@ -44,8 +55,8 @@ from lockstep.plan.graph import Graph
 from lockstep.plan.joins import TableJoin
 from lockstep.plan.loops import loop_journal
 from lockstep.runtime.decide.marks import time_steps
-from lockstep.runtime.desired_run import DesiredRun, note_desired, note_stopped, wanted_run
-from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.desired_run import DesiredRun, last_run, note_desired, note_stopped
+from lockstep.runtime.spec import replica_names
 from lockstep.runtime.state.folders import standings
 from lockstep.runtime.state.recovery import state_at
 from lockstep.runtime.steps import run
@@ -61,6 +72,9 @@ WANTED_LOOK_S = 1.0
 
 class Agents(Directory, Protocol):
     """Those who have the job's processes, for as long as the job lasts."""
+
+    def follow(self, orders: Sequence[DesiredRun]) -> None:
+        """The job may have replicas of all these from now on."""
 
     def leave(self) -> None:
         """The run was refused: nothing is left that was begun for it."""
@@ -98,9 +112,13 @@ class _Claimed:
     on_hosts: bool
     claim: Claim
 
-    def order(self) -> DesiredRun:
-        """Say what is to run."""
-        home = (self.project / STORE_FOLDER).resolve()
+    def order(self, savepoint: str | None = None) -> DesiredRun:
+        """Say what is to run; a job that has not begun may go on from a savepoint."""
+        project, home = self.project.resolve(), (self.project / STORE_FOLDER).resolve()
+        if savepoint is not None:
+            journals = self.settings.journals
+            place = Place(project, home, self.graph.name, address=self.address, journals=journals)
+            begin_from(find(home, savepoint), self.graph, self.claim.store, place, on_hosts=self.on_hosts)
         return _order(self.loaded, self.graph, self.settings, self.claim.store, home, self.address)
 
 
@@ -111,12 +129,16 @@ def prepare_run(
     spark_overrides: Mapping[str, Any] | None = None,
     *,
     replace_supervisor: bool = False,
+    savepoint: str | None = None,
 ) -> PreparedRun:
-    """Refuse what cannot work before anything runs; take the job's lease, from whoever has it if that is wanted."""
+    """Refuse what cannot work before anything runs; take the job's lease, from whoever has it if that is wanted.
+
+    With ``savepoint`` (a name, JOB/NAME or a folder) a job that has not begun goes on from there.
+    """
     claimed = _claimed(loaded, project, run_overrides, spark_overrides, replace_supervisor=replace_supervisor)
     try:
         with claimed.claim.renewed():
-            order = claimed.order()
+            order = claimed.order(savepoint)
             return coordinated(claimed.graph, order, project.resolve(), claimed.claim, on_hosts=claimed.on_hosts)
     except BaseException:
         claimed.claim.give_back()
@@ -182,6 +204,8 @@ def claim_job(store: Store, address: str, project: Path, job: str, *, replace: b
 
 def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, home: Path, address: str) -> DesiredRun:
     """Say what is to run, once it may: code and tables are copied, so that nobody's edits change a running job."""
+    settings = settings.model_copy(update={"run": settle_buckets(store, settings.run)})
+    graph = graph.with_buckets(settings.run.buckets)
     follow_plan(store, graph)
     check_end(store, graph, settings)
     settle_order(store, graph, settings.run)
@@ -197,6 +221,7 @@ def _order(loaded: LoadedJob, graph: Graph, settings: Settings, store: Store, ho
         store=address,
         settings=settings.model_dump(mode="json"),
     )
+    order = settle_generation(store, order)
     note_desired(store, order)
     store.set_fact(RUN_SETTINGS, settings.run.model_dump_json())
     note_drawing(store, graph)
@@ -231,7 +256,7 @@ def coordinated(
             agents.wait()
             if is_first:
                 probe_places(graph, agents.clients())
-        processes = AgentProcesses(agents, graph.name, claim.term, settings, partial(_last_host, store))
+        processes = AgentProcesses(agents, graph.name, claim.term, partial(_last_host, store))
         supervisor = _supervisor(graph, order, settings, project, claim, agents, processes)
     except BaseException:
         agents.leave()
@@ -252,10 +277,13 @@ def _supervisor(
     processes: AgentProcesses,
 ) -> Supervisor:
     store, template = claim.store, order.template()
+    changes = Operations(store, order, time.monotonic, version_of=partial(_version, graph, order, project))
+    agents.follow(changes.orders)
     is_new = isinstance(agents, JobAgent) and agents.is_new
     running = [] if is_new else processes.running()
     speaking = {one.replica: one.process for one in store.progress()}
-    found = sorted_out(running, template.likeness, replica_names(settings.run.replicas), speaking)
+    roster = {name: wanted.template.likeness for name, wanted in changes.roster().items()}
+    found = sorted_out(running, template.likeness, roster, speaking)
     end_others(found.others, processes.running, store)
     run(retire(store, found.replicas))
     stages = len(graph.stages)
@@ -264,7 +292,7 @@ def _supervisor(
     else:
         at = processes.standings(stages)
     note_version(store, graph.version(order.code_hash), at)
-    forget_removed(store, settings)
+    forget_removed(store, roster)
     home = project / STORE_FOLDER
     place = Place(project, home, graph.name, address=order.store, journals=settings.journals)
     sources, sinks = _sides(graph, place)
@@ -272,9 +300,24 @@ def _supervisor(
     for side in sources.values():
         # A source that others read too learns here, before the first epoch, that this job will read it.
         side.start()
-    around = _surroundings(store, template, settings, processes, found, place)
+    spares = Spares(store, template, settings, replica_names(settings.run.replicas), processes)
+    around = _surroundings(processes, found, place, spares)
+
+    def follow(orders: Sequence[DesiredRun]) -> None:
+        agents.follow(orders)
+        spares.follow(orders[0].template(), orders[0].parsed_settings())
+
+    changes.on_change = follow
     steps = time_steps(graph)
-    return Supervisor(store, template, settings, sources, sinks, claim.identity, steps, around=around)
+    return Supervisor(store, template, settings, sources, sinks, claim.identity, steps, around=around, changes=changes)
+
+
+def _version(graph: Graph, current: DesiredRun, project: Path, order: DesiredRun) -> str:
+    """The version of the code that an order runs."""
+    if order.job_file != current.job_file:
+        folder = job_folder(project / STORE_FOLDER, order.job)
+        graph = load_job(str(folder / order.job_file)).job.graph()
+    return graph.version(order.code_hash)
 
 
 def _sides(graph: Graph, place: Place) -> tuple[dict[str, SourceSide], dict[str, Any]]:
@@ -285,16 +328,8 @@ def _sides(graph: Graph, place: Place) -> tuple[dict[str, SourceSide], dict[str,
     return sources, {step.id: sink_side(step.spec, step.id, place, step.given) for step in ends}
 
 
-def _surroundings(
-    store: Store,
-    template: ReplicaSpec,
-    settings: Settings,
-    processes: AgentProcesses,
-    found: Found,
-    place: Place,
-) -> Surroundings:
+def _surroundings(processes: AgentProcesses, found: Found, place: Place, spares: Spares) -> Surroundings:
     adopted = {name: processes.adopt(one) for name, one in found.replicas.items()}
-    spares = Spares(store, template, settings, replica_names(settings.run.replicas), processes)
     spares.adopt(adopted, [(processes.adopt(one), Shape.from_json(one.listed.shape)) for one in found.spares])
     return Surroundings(
         start=spares,
@@ -380,11 +415,14 @@ class _Wanted:
 
     def look(self) -> None:
         """Once a second; a store that does not answer now is asked again."""
-        if time.monotonic() < self._next_s or self._prepared.supervisor.stops:
+        if time.monotonic() < self._next_s or self._prepared.supervisor.stops > 1:
             return
         self._next_s = time.monotonic() + WANTED_LOOK_S
         try:
-            if wanted_run(self._prepared.store) is None:
+            last = last_run(self._prepared.store)
+            if last is None or not last.wanted:
                 self._prepared.supervisor.stop()
+                if last is not None and last.at_once:
+                    self._prepared.supervisor.stop()
         except StoreError:
             return

@@ -25,7 +25,7 @@ from lockstep.control.surroundings import Process
 from lockstep.errors import StoreError
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.pacing import is_live
-from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.spec import ReplicaSpec, replica_names
 from lockstep.store.protocols import Progress, Store
 
 FAILURES_MAX = 3
@@ -179,7 +179,7 @@ class Spare(Process, Protocol):
 class Processes(Protocol):
     """How processes come to be: on this machine, or in a simulation. A spare is a process too."""
 
-    def shape(self, replica: str) -> Shape:
+    def shape(self, spec: ReplicaSpec) -> Shape:
         """What the process of a replica is started with."""
 
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> Process:
@@ -201,6 +201,8 @@ class Waiting:
 
     spare: Spare
     shape: Shape
+    likeness: str
+    """Of what it was started with: code and settings that it has loaded."""
     ordered_s: float
 
     @property
@@ -244,9 +246,17 @@ class Spares:
         self._last_seen = LastSeen()
 
     def adopt(self, started: Mapping[str, Process], waiting: Sequence[tuple[Spare, Shape]]) -> None:
-        """Go on with the replicas and the spares that run already."""
+        """Go on with the replicas and the spares that run already: what would be started."""
         self._started |= started
-        self._waiting += [Waiting(spare, shape, self._elapsed_s()) for spare, shape in waiting]
+        likeness, now_s = self._template.likeness, self._elapsed_s()
+        self._waiting += [Waiting(spare, shape, likeness, now_s) for spare, shape in waiting]
+
+    def follow(self, template: ReplicaSpec, settings: Settings) -> None:
+        """The job has changed: spares of what it was are of no use any more."""
+        self._template, self._settings = template, settings
+        self._names = tuple(replica_names(settings.run.replicas))
+        for one in [one for one in self._waiting if one.likeness != template.likeness]:
+            self._end(self._take(one))
 
     def __call__(self, spec: ReplicaSpec, *, gently: bool) -> Process:
         """Start a replica."""
@@ -260,10 +270,12 @@ class Spares:
         return process
 
     def _from_spare(self, spec: ReplicaSpec, *, gently: bool) -> Spare | None:
-        shape = self._processes.shape(spec.replica)
+        shape, likeness = self._processes.shape(spec), spec.likeness
         # One that still boots is further than a new process would be.
         for one in sorted(self._waiting, key=lambda one: not one.spare.is_ready):
-            if one.shape != shape or one.spare.exit_code() is not None:
+            if (one.shape, one.likeness) != (shape, likeness) or one.spare.exit_code() is not None:
+                continue
+            if spec.host and one.spare.host != spec.host:
                 continue
             if not self._processes.may_become(one.spare, spec.replica):
                 continue
@@ -369,8 +381,8 @@ class Spares:
         )
 
     def _order(self, now_s: float) -> None:
-        shapes = {name: self._processes.shape(name) for name in self._names}
+        shapes = {name: self._processes.shape(replace(self._template, replica=name)) for name in self._names}
         replica = replica_to_shape(shapes, self._ordered)
         self._ordered += 1
         spare = self._processes.spare(replace(self._template, replica=replica), shapes[replica])
-        self._waiting.append(Waiting(spare, shapes[replica], now_s))
+        self._waiting.append(Waiting(spare, shapes[replica], self._template.likeness, now_s))

@@ -138,7 +138,7 @@ def decide(replicas: Sequence[Seen], head: int, now_us: int, settings: RunSettin
     """What to do now, in order."""
     actions: list[Action] = []
     for one in replicas:
-        others = [other for other in replicas if other.name != one.name and _healthy(other, head, settings)]
+        others = [other for other in replicas if other.name != one.name and is_healthy(other, head, settings)]
         action = _for_running(one, others, head, now_us, settings) if one.alive else None
         if not one.alive and not one.given_up:
             action = _for_ended(one, others, replicas, now_us, settings)
@@ -160,14 +160,14 @@ def spread(
     one = next((one for one in replicas if one.name == crowded), None)
     if one is None or for_s < settings.spread_after_s or restarts_within(one.restarts_us, now_us, settings):
         return None
-    if not all(_healthy(each, head, settings) for each in replicas if not each.given_up):
+    if not all(is_healthy(each, head, settings) for each in replicas if not each.given_up):
         return None
     return Move(one.name, "it shares its host, which would end both, and another host has none")
 
 
 def _must_wait(replicas: Sequence[Seen], actions: Sequence[Action], head: int, settings: RunSettings) -> bool:
     """Whether another boot comes first: beside those who publish one is enough. If nobody does, all boot at once."""
-    publishing = any(_healthy(one, head, settings) for one in replicas)
+    publishing = any(is_healthy(one, head, settings) for one in replicas)
     return publishing and (
         any(one.alive and is_booting(one.progress) for one in replicas)
         or any(isinstance(one, Start) for one in actions)
@@ -182,7 +182,8 @@ def is_booting(said: Progress | None) -> bool:
     return said is None or (said.state in BOOTING and said.working_on < 0)
 
 
-def _healthy(one: Seen, head: int, settings: RunSettings) -> bool:
+def is_healthy(one: Seen, head: int, settings: RunSettings) -> bool:
+    """Whether a replica computes, within the lead."""
     return (
         one.alive
         and one.progress is not None

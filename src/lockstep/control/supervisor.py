@@ -13,8 +13,9 @@ from lockstep.agent.client import ENDING, AgentSilent
 from lockstep.clock import US_PER_S
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
+from lockstep.control.changing import Changes, Unchanging
 from lockstep.control.judging import Judgement, judge
-from lockstep.control.retention import floor_epoch, forget
+from lockstep.control.retention import floor_epoch, forget, pinned_epochs, with_pins
 from lockstep.control.state_comparison import disagreements, fresh_replicas
 from lockstep.control.supervision import (
     BEHIND_TIMEOUT_S,
@@ -38,7 +39,15 @@ from lockstep.errors import ConnectError, LockstepError, RunError, StoreError, f
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import TimeStep, is_over
 from lockstep.runtime.desired_run import LEASE
-from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, ReplicaSpec, Seed
+from lockstep.runtime.spec import (
+    EXIT_DIVERGED,
+    EXIT_DRAINED,
+    EXIT_FAILED,
+    EXIT_JOB_ERROR,
+    ReplicaSpec,
+    Seed,
+    replica_names,
+)
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.patience import PATIENCE_S, patience
 from lockstep.store.protocols import COMPUTING, Divergence, Entry, Holder, Progress, Store, state_stage, subject_text
@@ -81,6 +90,10 @@ class Slot:
     behind_since_us: int | None = None
     behind_then_epochs: int = 0
     failed_after: int | None = None
+    likeness: str = ""
+    """Of what its process was started with."""
+    host: str = ""
+    """Where its process says it lives; empty until it has said so, or if there is one host."""
     cpu_s: float = 0.0
     cpu_seen_us: int = 0
     busy_us: int = 0
@@ -100,7 +113,9 @@ class Supervisor:
         time_steps: tuple[TimeStep, ...] = (),
         *,
         around: Surroundings,
+        changes: Changes | None = None,
     ) -> None:
+        self._changes = changes or Unchanging(template, replica_names(settings.run.replicas))
         self._around = around
         self._store = store
         self._template = template
@@ -128,7 +143,7 @@ class Supervisor:
         self._owed: deque[Callable[[], None]] = deque()
         """What was done and is still to be written down: deeds do not wait for the store."""
         self.stops = 0
-        self.slots = {name: Slot(name) for name in replica_names(settings.run.replicas)}
+        self.slots = {name: Slot(name) for name in self._changes.roster()}
         self.failure: LockstepError | None = None
         self.done = False
         self.replaced = False
@@ -218,6 +233,7 @@ class Supervisor:
 
     def _adopt(self, slot: Slot, process: Process) -> None:
         slot.process, slot.starts, slot.started_us = process, 1, self._steady_us()
+        slot.likeness = self._changes.roster()[slot.name].template.likeness
         self._owe_event("replica-adopted", f"{process.where}, which runs since an earlier start", slot.name)
 
     def _tick(self) -> None:
@@ -242,12 +258,39 @@ class Supervisor:
             return
         seen = [self._seen(slot, progress.get(slot.name), head_epoch, now) for slot in self.slots.values()]
         self._share_out(seen)
+        self._follow_roster(seen, head_epoch, now)
+        seen = [one for one in seen if one.name in self.slots]
         for action in decide(seen, head_epoch, now, self._settings.run):
             self._act(action)
         self._spread(seen, head_epoch, now)
         self._write_owed()
         if self._around.elapsed_s() >= self._next_retention:
             self._retain(list(progress.values()))
+
+    def _follow_roster(self, seen: Sequence[Seen], head: int, now: int) -> None:
+        """See how far a change is, and bring the replicas to what there should be now."""
+        fitting = {slot.name: self._fits(slot) for slot in self.slots.values()}
+        if (settings := self._changes.look(seen, fitting, head)) is not None:
+            self._settings = settings
+        roster = self._changes.roster()
+        for name in roster.keys() - self.slots.keys():
+            self.slots[name] = Slot(name)
+        for slot in list(self.slots.values()):
+            if slot.process is None and slot.name not in roster:
+                del self.slots[slot.name]
+                self._owed.append(partial(self._store.remove, slot.name))
+            elif slot.process is not None and slot.leaves_since_us is None and not self._fits(slot):
+                slot.process.drain()
+                slot.leaves_since_us = now
+                why = "something else is wanted in its place" if slot.name in roster else "it is not wanted any more"
+                self._owe_event("replica-leaves", why, slot.name)
+
+    def _fits(self, slot: Slot) -> bool:
+        """Whether its process is what there should be."""
+        wanted = self._changes.roster().get(slot.name)
+        if wanted is None or slot.process is None or slot.likeness != wanted.template.likeness:
+            return False
+        return not wanted.host or slot.host in ("", wanted.host)
 
     def _spread(self, seen: Sequence[Seen], head: int, now: int) -> None:
         """Let replicas that had to share a host live apart again."""
@@ -291,6 +334,7 @@ class Supervisor:
     def _seen(self, slot: Slot, said: Progress | None, head: int, now: int) -> Seen:
         alive = slot.process is not None
         mine = said if said is not None and slot.process is not None and said.process == slot.process.handle else None
+        slot.host = mine.host if mine is not None else slot.host
         _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         self._look_at_processor(slot, mine, now)
         return Seen(
@@ -405,7 +449,11 @@ class Supervisor:
         slot.starts += 1
         slot.started_us, slot.cpu_seen_us, slot.busy_us = now, 0, 0
         slot.behind_since_us = None
-        spec = replace(self._template, replica=slot.name, seed=seed)
+        wanted = self._changes.roster()[slot.name]
+        slot.likeness, slot.host = wanted.template.likeness, ""
+        # The first of a new generation has nothing of its own to go on from.
+        seed = "peer" if wanted.template.takes_older else seed
+        spec = replace(wanted.template, replica=slot.name, seed=seed, host=wanted.host)
         try:
             slot.process = self._around.start(spec, gently=self._somebody_computes)
         except OSError as error:
@@ -474,10 +522,10 @@ class Supervisor:
     def _judgement(
         self, one: Divergence, live: list[str], progress: Mapping[str, Progress], now_us: int
     ) -> Judgement | None:
-        run, fresh = self._settings.run, set[str]()
+        run, fresh = self._settings.run, set(self._changes.newcomers())
         if state_stage(one.sink) is not None:
             every = run.state_digest_every_epochs
-            fresh = fresh_replicas(self._store, one.epoch, one.sink, self._incarnations(progress), every)
+            fresh |= fresh_replicas(self._store, one.epoch, one.sink, self._incarnations(progress), every)
         return judge(one, self._store.digests(one.epoch), live, run.on_divergence, now_us, fresh)
 
     def _quarantine(self, name: str, about: Divergence, progress: Mapping[str, Progress]) -> None:
@@ -504,7 +552,7 @@ class Supervisor:
         if self._around.elapsed_s() >= self._next_sweep_s:
             self._sweep()
         given_up = [slot.name for slot in self.slots.values() if slot.given_up]
-        floor = floor_epoch(progress, given_up, self._settings.run)
+        floor = with_pins(floor_epoch(progress, given_up, self._settings.run), pinned_epochs(self._store))
         if floor > self._store.floor():
             try:
                 forget(self._store, self._sources, floor)
@@ -552,15 +600,6 @@ class Supervisor:
         with patience(PATIENCE_S):
             self._write_owed()
             self._store.release(LEASE, self._identity)
-
-
-def replica_names(count: int) -> list[str]:
-    """The names of a job's replicas.
-
-    >>> replica_names(2)
-    ['r0', 'r1']
-    """
-    return [f"r{number}" for number in range(count)]
 
 
 def _disagreement(one: Divergence) -> RunError:

@@ -34,6 +34,7 @@ _AREAS = (
     "ls07_operations",
     "ls07_pages",
     "ls07_service",
+    "ls07_savepoints",
 )
 
 

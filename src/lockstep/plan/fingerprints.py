@@ -12,7 +12,7 @@ from typing import Any
 
 from lockstep.durations import duration_text
 from lockstep.plan.encode import canonical, step_json
-from lockstep.plan.keyed import BUCKETS, KeyedStep
+from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.newest_rows import keeps_positions
 from lockstep.plan.stages import Stage
 from lockstep.plan.steps import Source, Step, event_times_before, upstream
@@ -23,14 +23,14 @@ _NO_STATE = ("inputs", "columns", "results")
 """What a step's plain data tells about its results; state does not depend on it."""
 
 
-def fingerprint(steps: Sequence[Step], stages: Sequence[Stage]) -> dict[str, Any]:
+def fingerprint(steps: Sequence[Step], stages: Sequence[Stage], buckets: int) -> dict[str, Any]:
     """The stateful part of a plan as plain data."""
     keeping = frozenset(step for stage in stages for step in keeps_positions(stage))
     return {
         "format": FORMAT,
         "output_mode": ", ".join(stage.output_mode for stage in stages),
         "sources": [step.id for step in steps if isinstance(step, Source)],
-        "stateful": [_stateful(step, keeping) for step in steps if step.stateful],
+        "stateful": [_stateful(step, keeping, buckets) for step in steps if step.stateful],
         # A step that two branches need is once in each.
         "operators": [name for stage in stages for name in _operators(stage)],
     }
@@ -41,10 +41,10 @@ def _operators(stage: Stage) -> list[str]:
     return [name if stage.number == 1 else f"{name} in stage {stage.number}" for name in found]
 
 
-def _stateful(step: Step, keeping: frozenset[int]) -> dict[str, Any]:
+def _stateful(step: Step, keeping: frozenset[int], buckets: int) -> dict[str, Any]:
     own = {key: value for key, value in step_json(step).items() if key not in _NO_STATE}
     if isinstance(step, KeyedStep):
-        own["buckets"] = BUCKETS
+        own["buckets"] = buckets
     if id(step) in keeping:
         own["newest_position"] = "kept for a keyed sink"
     sources = sorted((before for before in upstream(step) if isinstance(before, Source)), key=lambda s: s.order)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from lockstep.errors import PlanError
 from lockstep.plan.encode import canonical, step_json
 from lockstep.plan.fingerprints import differences, fingerprint
+from lockstep.plan.keyed import BUCKETS_AT_FIRST
 from lockstep.plan.loops import LoopHead
 from lockstep.plan.stages import Boundary, Stage, cut
 from lockstep.plan.steps import EventTime, Sink, Source, Step, upstream
@@ -30,6 +31,8 @@ class Graph:
     sinks: tuple[Sink, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     declared: tuple[Step, ...] = ()
+    buckets: int = BUCKETS_AT_FIRST
+    """Into how many parts the keys of each keyed step are divided, for as long as the job has state."""
 
     def __post_init__(self) -> None:
         if not self.sinks:
@@ -92,7 +95,11 @@ class Graph:
 
     def fingerprint(self) -> dict[str, Any]:
         """What a checkpoint of this job depends on; compare two with :func:`differences`."""
-        return fingerprint(self.steps, self.stages)
+        return fingerprint(self.steps, self.stages, self.buckets)
+
+    def with_buckets(self, buckets: int) -> Graph:
+        """The same job, its keys divided into so many parts."""
+        return replace(self, buckets=buckets)
 
     def version(self, code_hash: str) -> str:
         """The version of the job: a hash of its plan and of the code around it."""

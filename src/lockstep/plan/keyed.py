@@ -12,9 +12,10 @@ from lockstep.plan.expression import Expression
 from lockstep.plan.schema import Schema, did_you_mean
 from lockstep.plan.steps import Named, Step
 
-BUCKETS = 16
-"""Into how many parts the keys of a step are divided: the limit of its parallelism, and what a quiet epoch costs (each
-bucket is asked whether a timer is due). It is part of the state's meaning and cannot change while the state lives."""
+BUCKETS_AT_FIRST = 16
+"""Into how many parts the keys of a step are divided if nothing was settled: the number of jobs that began before it
+could be chosen. It is the limit of a step's parallelism, and a part of the state's meaning: it never changes while the
+state lives (docs/decisions/0038-buckets.md)."""
 
 
 @dataclass(frozen=True, eq=False)

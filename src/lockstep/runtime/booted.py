@@ -19,11 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from lockstep.api.loading import LoadedJob, load_job
 from lockstep.clock import wall_us
 from lockstep.compile.hidden_columns import Hidden, ddl_with_hidden
-from lockstep.compile.job import Compiled, compile_job
+from lockstep.compile.job import Compiled, SourceFrame, compile_job
+from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.tasks import is_one_task
 from lockstep.connect.letters import letter_writer
 from lockstep.connect.put_back import readings
 from lockstep.connect.tables import copies_in, look_in
+from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Source
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.epoch.source import FORMAT, SourceOptions
@@ -32,6 +34,7 @@ from lockstep.runtime.spark.warm_up import EPOCHS_MAX, nowhere, warm_up
 from lockstep.runtime.spec import (
     ReplicaSpec,
 )
+from lockstep.runtime.state.checkpoint import PARTITIONS
 from lockstep.store.derived import LEDGER_FILE
 from lockstep.store.protocols import Store
 
@@ -59,6 +62,11 @@ def load(spec: ReplicaSpec, store: Store) -> LoadedJob:
     return load_job(spec.job_file)
 
 
+def graph_of(job: LoadedJob, spec: ReplicaSpec) -> Graph:
+    """The job as it runs: its keys are divided as they were at its first start."""
+    return job.job.graph().with_buckets(spec.parsed_settings().run.buckets)
+
+
 def others_publish(store: Store, replica: str) -> bool:
     """Whether others than ``replica`` compute epochs now, as far as the store tells."""
     others = [one for one in store.progress() if one.replica != replica]
@@ -73,9 +81,22 @@ def compiled(
         # Spark's workers cannot import the job's file, so its functions travel whole.
         cloudpickle.register_pickle_by_value(sys.modules[name])
     frames = source_frames(session, spec, drain_flag, tasks_max, gate)
-    graph = job.job.graph()
+    graph = graph_of(job, spec)
     dead_letters = letter_writer(spec.place, readings((one.id, one.spec) for one in graph.sources))
-    return compile_job(graph, frames, dead_letters, one_task=is_one_task(session, tasks_max))
+    return _stages(graph, frames, dead_letters, spec, session, tasks_max)
+
+
+def _stages(
+    graph: Graph, frames: SourceFrame, letters: DeadLetters, spec: ReplicaSpec, session: SparkSession, tasks_max: int
+) -> tuple[Compiled, ...]:
+    own = spec.parsed_settings().run.stage_partitions
+    # Stages with partitions of their own set the session's number, one after the other: then each needs one.
+    shared = int(session.conf.get(PARTITIONS) or 1)
+    one_task = is_one_task(session, tasks_max) and not own
+    stages = compile_job(graph, frames, letters, one_task=one_task)
+    if not own:
+        return stages
+    return tuple(replace(one, partitions=own.get(str(one.stage.number), shared)) for one in stages)
 
 
 def warmed_up(
@@ -93,7 +114,7 @@ def warmed_up(
     session, waiting_folder = ready.session, folder / "waiting"
     shutil.rmtree(waiting_folder, ignore_errors=True)
     frames = source_frames(session, spec, ready.drain_flag, tasks_max, warm_up_epochs=EPOCHS_MAX)
-    stages = compile_job(ready.job.job.graph(), frames, nowhere, one_task=is_one_task(session, tasks_max))
+    stages = _stages(graph_of(ready.job, spec), frames, nowhere, spec, session, tasks_max)
     logs = {stage.stage.number: waiting_folder / str(stage.stage.number) for stage in stages}
     rehearsed = [warm_up(stage, logs[stage.stage.number], should_stop, is_missed) for stage in stages]
     if not all(rehearsed) or should_stop():

@@ -32,7 +32,7 @@ from lockstep.connect.registry import sink_side, source_side
 from lockstep.errors import LockstepError, RunError, StoreError
 from lockstep.plan.graph import Graph
 from lockstep.plan.steps import Aggregate, Step
-from lockstep.runtime.booted import Ready, compiled, load, others_publish, warmed_up
+from lockstep.runtime.booted import Ready, compiled, graph_of, load, others_publish, warmed_up
 from lockstep.runtime.decide.marks import TimeStep, time_steps
 from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.decide.partitions import by_partition
@@ -42,7 +42,7 @@ from lockstep.runtime.endings import exit_code, is_job_error
 from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.epoch.drain_flag import clear
 from lockstep.runtime.epoch.draining import drain
-from lockstep.runtime.epoch.epoch_steps import EpochSteps
+from lockstep.runtime.epoch.epoch_steps import PROBATION_EPOCHS, EpochSteps, Part
 from lockstep.runtime.epoch.output import SinkOutput
 from lockstep.runtime.epoch.run import EpochRunner
 from lockstep.runtime.epoch.sealing import Sealer
@@ -55,6 +55,7 @@ from lockstep.runtime.measurements import Measuring
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import KIND, Phases, since_process_start
 from lockstep.runtime.reporting import Reporter
+from lockstep.runtime.shadow import ShadowNotes
 from lockstep.runtime.spark.activity import spark_activity
 from lockstep.runtime.spark.environment import environment_hash, open_session
 from lockstep.runtime.spark.waiting import Epoch, started
@@ -63,9 +64,11 @@ from lockstep.runtime.spec import (
     EXIT_RETIRED,
     ReplicaSpec,
 )
-from lockstep.runtime.state.checkpoint import standing
+from lockstep.runtime.state.checkpoint import PARTITIONS, standing
 from lockstep.runtime.state.folder_lock import locked
+from lockstep.runtime.state.folders import Shape
 from lockstep.runtime.state.recovery import prepare
+from lockstep.runtime.state.repartition import repartition
 from lockstep.runtime.state.state_reports import StateReports
 from lockstep.store.opening import open_store
 from lockstep.store.protocols import Holder, Store
@@ -97,7 +100,16 @@ class Replica:
         self.drain_flag = spec.folder / "drain" if ready is None else ready.drain_flag
         self.gate = spec.folder / "gate" if ready is None else ready.gate
         lead = self.settings.run.lead_epochs_max
-        self.reporter = Reporter(self.store, holder, self.retired.set, lead, host=spec.host, process=spec.process)
+        self.reporter = Reporter(
+            self.store,
+            holder,
+            self.retired.set,
+            lead,
+            host=spec.host,
+            process=spec.process,
+            generation=spec.generation,
+            results_of=spec.results_of,
+        )
         self.runners: list[EpochRunner] = []
         self.stage_progress: StageProgress | None = None
         self.sealer: Sealer | None = None
@@ -124,7 +136,7 @@ class Replica:
         session = self._boot()
         self.phases.mark("session")
         if not is_local(session.sparkContext.master):
-            self._watch_executors(job.job.graph(), session)
+            self._watch_executors(graph_of(job, self.spec), session)
         if self._is_stopping():
             self.reporter.stop("stopped")
             return EXIT_DRAINED
@@ -145,7 +157,7 @@ class Replica:
 
     def _seeded(self, ready: Ready) -> list[StreamingQuery]:
         self._ready, self._seeds, self._seed_s, self._seed_from_s = ready, self._seeds + 1, None, time.monotonic()
-        graph = ready.job.job.graph()
+        graph = graph_of(ready.job, self.spec)
         checkpoints = self._prepare(graph)
         self.phases.mark("seed")
         return self._start(graph, ready, checkpoints)
@@ -213,7 +225,16 @@ class Replica:
         self.reporter.state = "seeding"
         version = graph.version(self.spec.code_hash)
         again = self._seeds > 1
-        return prepare(self.spec, self.store, self.holder, graph, version, self.settings.run, again=again)
+        shape = self._shape()
+        return prepare(self.spec, self.store, self.holder, graph, version, self.settings.run, again=again, shape=shape)
+
+    def _shape(self) -> Shape:
+        """In how many partitions each stage keeps its state."""
+        assert self._ready is not None
+        session = self._ready.session
+        shared = int(session.conf.get(PARTITIONS) or 1)
+        own = [stage.partitions or shared for stage in self._ready.stages]
+        return Shape(dict(enumerate(own)), partial(repartition, session))
 
     def _start(self, graph: Graph, ready: Ready, checkpoints: tuple[Path, ...]) -> list[StreamingQuery]:
         stages, self.steps = ready.stages, graph.steps
@@ -310,7 +331,7 @@ class Replica:
         version = graph.version(self.spec.code_hash)
         number = stage.stage.number
         machine: EpochSteps[SinkOutput] = EpochSteps(
-            self.store, self.holder, number, version, self.stage_progress, self._is_stopping
+            self.store, self.holder, number, version, self.stage_progress, self._is_stopping, part=self._part()
         )
         work = SparkWork(
             store=self.store,
@@ -331,6 +352,21 @@ class Replica:
             runner(frame, batch)
 
         return epoch
+
+    def _part(self) -> Part:
+        """Which part it plays: the first of a new kind proves itself before it publishes, if others can."""
+        spec, others = self.spec, self.store.progress()
+        is_first = spec.generation > 1 and not any(
+            one.generation == spec.generation and one.state == "running"
+            for one in others
+            if one.replica != spec.replica
+        )
+        return Part(
+            results_of=spec.results_of,
+            probation_epochs=PROBATION_EPOCHS if is_first and self._others_publish() else 0,
+            patience_s=self.settings.run.lag_timeout_s,
+            shadow=ShadowNotes(self.store, spec.replica, spec.results_of),
+        )
 
     def _report_from(self, stage_progress: StageProgress) -> None:
         self.reporter.standpoint = lambda: stage_progress.at
@@ -354,7 +390,8 @@ class Replica:
             )
 
     def _new_sealer(self, sources: Mapping[str, SourceSide], steps: tuple[TimeStep, ...]) -> Sealer:
-        return Sealer(self.store, self.holder, sources, steps, self.settings.run, self._sealing_failed)
+        run, results_of = self.settings.run, self.spec.results_of
+        return Sealer(self.store, self.holder, sources, steps, run, self._sealing_failed, results_of=results_of)
 
     def _sealing_failed(self, error: LockstepError) -> None:
         if error.code == "LS0405":

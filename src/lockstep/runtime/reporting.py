@@ -36,12 +36,15 @@ class Reporter(threading.Thread):
         *,
         host: str = "",
         process: str = "",
+        generation: int = 1,
+        results_of: int = 1,
     ) -> None:
         super().__init__(name="reporter", daemon=True)
         self._clock = clock
         self._pid = os.getpid() if pid is None else pid
         self._host = host
         self._process = process
+        self._generation, self._results_of = generation, results_of
         self._store = store
         self._holder = holder
         self._on_retired = on_retired
@@ -107,6 +110,8 @@ class Reporter(threading.Thread):
                     note=self.note,
                     executors=executors,
                     executors_lost=lost,
+                    generation=self._generation,
+                    results_of=self._results_of,
                 )
             )
 

@@ -107,7 +107,14 @@ class ReplicaSpec:
         settings = {key: value for key, value in self.settings.items() if key not in SUPERVISOR_TABLES}
         run = {key: value for key, value in settings.pop("run", {}).items() if key not in SUPERVISOR_SETTINGS}
         common = replace(
-            self, replica="", seed="auto", jvm=[], jvm_conf={}, takes_older=False, settings={**settings, "run": run}
+            self,
+            replica="",
+            seed="auto",
+            jvm=[],
+            jvm_conf={},
+            host="",
+            takes_older=False,
+            settings={**settings, "run": run},
         )
         return hashlib.sha256(json.dumps(asdict(common), sort_keys=True).encode()).hexdigest()
 
@@ -142,6 +149,15 @@ class ReplicaSpec:
         from lockstep.config import Settings
 
         return Settings.model_validate(self.settings)
+
+
+def replica_names(count: int) -> list[str]:
+    """The names of a job's replicas.
+
+    >>> replica_names(2)
+    ['r0', 'r1']
+    """
+    return [f"r{number}" for number in range(count)]
 
 
 def replica_folder(home: Path, job: str, replica: str) -> Path:

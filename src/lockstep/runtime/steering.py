@@ -20,6 +20,17 @@ class Steering:
     turn: int = 0
     paused: bool = False
     """Whether the job is deactivated: its replicas stay, and no epoch is sealed."""
+    beside: int = 0
+    """The other generation that computes too while results change; 0: there is none."""
+
+    def is_shadowed_by(self, entry: Entry, results_of: int) -> bool:
+        """Whether others than those with these results publish an epoch. If nobody else is there, these do.
+
+        >>> epoch = Entry(4, 0, {}, generation=1)
+        >>> Steering(generation=1, beside=2).is_shadowed_by(epoch, 2), Steering(generation=2).is_shadowed_by(epoch, 2)
+        (True, False)
+        """
+        return entry.generation != results_of and entry.generation in (self.generation, self.beside)
 
     def for_entry(self, previous: Entry | None) -> tuple[int, int]:
         """The generation that publishes the next epoch, and the turn that says so.
@@ -61,14 +72,14 @@ def resume(store: Facts) -> Steering:
     return steer(store, lambda held: replace(held, paused=False))
 
 
-def publish_from(store: Facts, generation: int) -> Steering:
-    """From the next entry on, this generation publishes."""
-    return steer(
-        store,
-        lambda held: (
-            held if held.generation == generation else replace(held, generation=generation, turn=held.turn + 1)
-        ),
-    )
+def publish_from(store: Facts, generation: int, beside: int = 0) -> Steering:
+    """From the next entry on, this generation publishes; beside it, another one may compute."""
+
+    def change(held: Steering) -> Steering:
+        turn = held.turn + (held.generation != generation)
+        return replace(held, generation=generation, turn=turn, beside=beside)
+
+    return steer(store, change)
 
 
 def _parsed(text: str | None) -> Steering:

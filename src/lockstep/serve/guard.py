@@ -34,9 +34,9 @@ _INGEST = re.compile(r"/api/v1/ingest/[^/]+")
 
 
 class Guard:
-    """Lets through what may pass. Without any tokens, everybody on this host may do everything, but no web page may.
+    """Lets through what may pass. Until a token is made, everybody on this host may do everything, but no web page may.
 
-    With ``needs_token``, since the service can be reached from elsewhere, nobody may: also not once all were revoked.
+    With ``needs_token``, since the service can be reached from elsewhere, nobody may without one.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Guard:
 
     @property
     def _has_tokens(self) -> bool:
-        return self._needs_token or bool(self._book.all())
+        return self._needs_token or self._book.is_used
 
     def _caller(self, headers: Headers) -> tuple[Caller | None, bool]:
         """Who asks, and whether they have shown a token with this very request."""

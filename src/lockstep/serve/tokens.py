@@ -100,6 +100,11 @@ class TokenBook:
                 self._tokens, self._seen = _parsed(self.path), seen
             return self._tokens
 
+    @property
+    def is_used(self) -> bool:
+        """Whether tokens were ever made here: revoking the last one must not let everybody in."""
+        return self.path.exists()
+
     def find(self, given: str) -> Caller | None:
         """Whose token this is. All are compared, each in a time that does not depend on how much of it is right."""
         digest = _digest(given)

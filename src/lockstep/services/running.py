@@ -118,7 +118,8 @@ class Node:
     def kill(self) -> None:
         """End it as a crash would (-9), and wait until it is gone."""
         if self.pid and self._guard is not None and self._guard.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended, and its guard not yet
+                os.kill(self.pid, signal.SIGKILL)
         self._gone()
 
     def pause(self) -> None:

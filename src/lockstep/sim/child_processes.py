@@ -138,9 +138,9 @@ class SimProcesses:
         """There is one machine, and nowhere else to go."""
         return None
 
-    def shape(self, replica: str) -> Shape:
+    def shape(self, spec: ReplicaSpec) -> Shape:
         """What the process of a replica is started with."""
-        return Shape({"of": replica if replica in self._world.scenario.odd_shapes else "most"}, {}, ())
+        return Shape({"of": spec.replica if spec.replica in self._world.scenario.odd_shapes else "most"}, {}, ())
 
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> Handle:
         """A new process for a replica."""

@@ -11,9 +11,8 @@ from lockstep.agent.contact import Contact
 from lockstep.agent.hosting import Listed
 from lockstep.control.agents import AgentProcesses, RemoteProcess, sorted_out
 from lockstep.control.spares import Shape
-from lockstep.control.supervisor import replica_names
 from lockstep.observe import promises
-from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.spec import ReplicaSpec, replica_names
 from lockstep.sim.child_processes import PLENTY_BYTES
 from lockstep.sim.replica import SimReplica
 from lockstep.sim.spare import SimSpare
@@ -149,7 +148,6 @@ class Fleet(AgentProcesses):
             SimDirectory(coordinator),
             _JOB,
             coordinator.term,
-            coordinator.settings,
             self._world.last_host,
             lambda: self._world.timeline.elapsed_s,
             lambda contact, _, term: SimClient(coordinator, contact, term),
@@ -158,7 +156,7 @@ class Fleet(AgentProcesses):
     def adopted(self) -> tuple[dict[str, RemoteProcess], list[tuple[RemoteProcess, Shape]]]:
         """The replicas and the spares that run already, as ``control.run`` sorts them out."""
         names = replica_names(self._world.scenario.replicas)
-        found = sorted_out(self.running(), _LIKENESS, names, self._coordinator.speaking())
+        found = sorted_out(self.running(), _LIKENESS, dict.fromkeys(names, _LIKENESS), self._coordinator.speaking())
         passed_by = {
             one.listed.replica for one in found.others if not self._child(one).zombie and one.exit_code() is None
         }
@@ -174,9 +172,9 @@ class Fleet(AgentProcesses):
         replicas = {name: self.adopt(one) for name, one in found.replicas.items()}
         return replicas, [(one, Shape.from_json(one.listed.shape)) for one in self._spares]
 
-    def shape(self, replica: str) -> Shape:
+    def shape(self, spec: ReplicaSpec) -> Shape:
         """What the process of a replica is started with."""
-        return Shape({"of": replica if replica in self._world.scenario.odd_shapes else "most"}, {}, ())
+        return Shape({"of": spec.replica if spec.replica in self._world.scenario.odd_shapes else "most"}, {}, ())
 
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> RemoteProcess:
         """A new process for a replica."""

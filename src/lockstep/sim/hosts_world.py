@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from lockstep.connect.protocols import Publication
 from lockstep.connect.sinks.order import check_not_retired
-from lockstep.control.supervisor import replica_names
 from lockstep.errors import RunError, StoreError
 from lockstep.observe import promises
 from lockstep.runtime.desired_run import LEASE
+from lockstep.runtime.spec import replica_names
 from lockstep.runtime.state.recovery import state_at
 from lockstep.sim.coordination import SharedStore, StoreFrom
 from lockstep.sim.coordinator import SimCoordinator

@@ -229,8 +229,10 @@ class SimReplica(SimProcess):
             return
         self._who = str(self.holder)
         lead = self.world.settings.lead_epochs_max
-        at = {"host": self.host.name, "process": str(self.pid)}
-        self.reporter = Reporter(self._store, self.holder, lambda: None, lead, self.clock, self.pid, **at)
+        host, process = self.host.name, str(self.pid)
+        self.reporter = Reporter(
+            self._store, self.holder, lambda: None, lead, self.clock, self.pid, host=host, process=process
+        )
         self._report_regularly()
         self._drive(self._life())
 

@@ -11,11 +11,11 @@ from lockstep.agent.leftovers import LockHolder
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control.spares import Spares, Times
-from lockstep.control.supervisor import Supervisor, replica_names
+from lockstep.control.supervisor import Supervisor
 from lockstep.control.surroundings import Surroundings
 from lockstep.control.taking_over import retire, sweep, take_over
 from lockstep.errors import LockstepError, StoreError
-from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.spec import ReplicaSpec, replica_names
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.sim.child_processes import SimProcesses
 from lockstep.sim.replica import SimReplica

@@ -72,6 +72,13 @@ class SimWork:
             self._replica.tell("publishes second")
         return held
 
+    def publication(self, epoch: int, output: SimOutput) -> Publication | None:
+        """What is visible in the sink."""
+        return self._world.sinks[output.sink].publication(epoch)
+
+    def drop(self, output: SimOutput) -> None:
+        """Nothing was put aside."""
+
     def half_publish(self, sink: str) -> None:
         """A crash before the manifest has got its name: nobody sees it, and it is swept away."""
         self._world.sinks[sink].staged.add((self.entry.epoch, str(self._replica.holder)))

@@ -8,11 +8,10 @@ from typing import Any
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
-from lockstep.control.supervisor import replica_names
 from lockstep.errors import StoreError
 from lockstep.observe import promises
 from lockstep.runtime.desired_run import LEASE
-from lockstep.runtime.spec import ReplicaSpec
+from lockstep.runtime.spec import ReplicaSpec, replica_names
 from lockstep.sim.child_processes import SimAgent
 from lockstep.sim.faults import Faults
 from lockstep.sim.history import History

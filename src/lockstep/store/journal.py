@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,10 @@ def _create_fences(connection: sqlite3.Connection) -> None:
 
 JOURNAL_FORMAT = Format("journal", int.from_bytes(b"LkJn"), (_create_tables, _create_fences))
 """A change of the tables is a further function at the end; those that stand here are never edited once released."""
+
+
+Fence = tuple[int, str, int, int]
+"""Of an epoch that was published into a journal: its number, what was noted, and the positions of its records."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,24 @@ class SqliteJournal:
             connection.execute("INSERT INTO fences VALUES (?, ?, ?, ?)", (epoch, body, first, end.end))
             connection.execute("DELETE FROM fences WHERE epoch < ?", (epoch - FENCES_KEPT,))
         return body
+
+    def begin_at(self, first: int, batches: Iterable[pa.RecordBatch], fences: Sequence[Fence]) -> None:
+        """Begin an empty journal as another one goes on: with its records from ``first`` on, and their fences."""
+        with self._database.durable() as connection:
+            end = _ends(connection)[0]
+            assert end.end == 0, f"journal {self.name} has begun"
+            end.end = first
+            for tables in _bounded(self._checked(batch, 0) for batch in batches if batch.num_rows):
+                end.end += sum(table.num_rows for table in tables)
+                self._write(connection, 0, tables, end)
+            connection.execute("UPDATE partitions SET first = ?, end = ? WHERE partition = 0", (first, end.end))
+            connection.executemany("INSERT INTO fences VALUES (?, ?, ?, ?)", fences)
+
+    def fences(self, first: int, last: int) -> list[Fence]:
+        """(epoch, body, first position, end) of the epochs from ``first`` to ``last`` that were published here."""
+        query = "SELECT epoch, body, first, end FROM fences WHERE epoch BETWEEN ? AND ? ORDER BY epoch"
+        with self._database.reading() as connection:
+            return [tuple(row) for row in connection.execute(query, (first, last))]
 
     def fence(self, epoch: int) -> tuple[str, int, int] | None:
         """What was noted when ``epoch`` was published, and the positions of its records."""

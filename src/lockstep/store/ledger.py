@@ -13,7 +13,7 @@ from lockstep.faults.windows import Window, reached
 from lockstep.store.database import Part
 from lockstep.store.protocols import Entry, Holder, Item
 from lockstep.store.replicas import holder_is_live
-from lockstep.store.sealing_rules import check_follows, from_text, may_not_seal, not_onward, to_text
+from lockstep.store.sealing_rules import check_beginning, check_follows, from_text, may_not_seal, not_onward, to_text
 
 LEDGER_TABLES = (
     # As JSON, an entry may gain fields with a default without a migration: nothing searches by them.
@@ -66,6 +66,14 @@ class SqliteLedger(Part):
             _insert(connection, sealed, items)
             reached(Window.INSIDE_TRANSACTION, holder.replica, sealed.epoch)
         return from_text(to_text(sealed))
+
+    def begin_at(self, entries: Sequence[Entry], items: Sequence[Item]) -> None:
+        """Begin an empty ledger with these entries."""
+        with self._database.durable() as connection:
+            check_beginning(_head(connection), entries)
+            _insert(connection, entries[0], items)
+            for entry in entries[1:]:
+                _insert(connection, entry, ())
 
     def wait(self, epoch: int, timeout_s: float) -> Entry | None:
         """Block until ``epoch`` is sealed, at most ``timeout_s``. Sleeps on the database's change counter."""

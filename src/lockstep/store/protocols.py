@@ -110,6 +110,12 @@ class Ledger(Protocol):
         before it is not sealed (a gap).
         """
 
+    def begin_at(self, entries: Sequence[Entry], items: Sequence[Item]) -> None:
+        """Begin an empty ledger with these entries, which follow each other, and the items of the epochs so far.
+
+        All of it or nothing; LS0408 if something was sealed already.
+        """
+
     def wait(self, epoch: int, timeout_s: float) -> Entry | None:
         """Block until ``epoch`` is sealed, at most ``timeout_s``."""
 

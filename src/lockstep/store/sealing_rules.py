@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Sequence
 
 from lockstep.errors import StoreError
 from lockstep.observe.promises import completeness
@@ -42,6 +44,20 @@ def check_follows(head: Entry | None, proposal: Entry) -> None:
             violations.append(f"epoch time moves back from {head.epoch_time_us} to {proposal.epoch_time_us} us")
         if violations:
             raise not_onward(proposal.epoch, "; ".join(violations))
+
+
+def check_beginning(head: Entry | None, entries: Sequence[Entry]) -> None:
+    """Refuse to begin a ledger that has begun, or with entries that do not follow each other."""
+    if head is not None:
+        raise StoreError(
+            "LS0408",
+            f"the ledger has begun: it is at epoch {head.epoch}",
+            why="a ledger begins once; what was sealed holds for everybody who has read it.",
+            hint="give Job(...) another name: it has a ledger of its own.",
+        )
+    assert entries, "a ledger begins with an entry"
+    for before, after in itertools.pairwise(entries):
+        check_follows(before, after)
 
 
 def not_onward(epoch: int, why: str) -> StoreError:

@@ -23,7 +23,7 @@ from lockstep.connect.protocols import Place
 from lockstep.connect.reading import read
 from lockstep.connect.registry import source_side
 from lockstep.connect.specs import JournalSource
-from lockstep.control.continuing import note_version
+from lockstep.control.continuing import note_version, settle_buckets
 from lockstep.control.retention import forget
 from lockstep.errors import LockstepError, RunError
 from lockstep.runtime.decide.marks import time_steps
@@ -61,7 +61,6 @@ class Trial:
     def __init__(self, session: SparkSession, job: Job, folder: Path, settings: Mapping[str, object]) -> None:
         folder.mkdir(exist_ok=True)
         self.session = session
-        self.graph = job.graph()
         self.folder = folder
         self.replicas: dict[str, ReplicaHere] = {}
         self.now_us = START_US
@@ -69,17 +68,18 @@ class Trial:
         self.wait_s = WAIT_S
         """How long one epoch may take."""
         run_settings = {"max_ahead_s": NEVER_AHEAD_S, **job.options, **settings}
-        self._settings = Settings.model_validate({"run": run_settings}).model_dump(mode="json")
-        self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
         self._store_folder = folder / ".lockstep"
         self.store = open_store(address_in(self._store_folder), job.name)
+        run = settle_buckets(self.store, Settings.model_validate({"run": run_settings}).run)
+        self.graph = job.graph().with_buckets(run.buckets)
+        self._settings = Settings(run=run).model_dump(mode="json")
+        self._loaded = LoadedJob(job, folder / "job.py", "job", (), user_modules(self.graph), CODE)
         self.place = Place(folder, self._store_folder, job.name)
         version = self.graph.version(CODE)
         at = standings(job_folder(self._store_folder, job.name), len(self.graph.stages))
         note_version(self.store, version, list(at.values()))
         holder = self.store.begin("test", os.getpid())
         sources = {step.id: source_side(step.spec, self.place, step.id) for step in self.graph.sources}
-        run = Settings.model_validate(self._settings).run
         self._sealer = SealerByHand(self.store, holder, sources, time_steps(self.graph), run, raised)
 
     def start(

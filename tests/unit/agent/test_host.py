@@ -124,7 +124,7 @@ def test_hosts_are_announced_get_what_a_job_needs_and_start_its_processes_apart(
     for served in (one, two):
         assert (served.folder / ".lockstep/jobs/job/code/ab/job.py").read_text() == "job = 1"
     until(lambda: [len(candidates(served)) for served in (one, two)] == [1, 1])
-    processes = AgentProcesses(directory, "job", 1, scene.order.parsed_settings())
+    processes = AgentProcesses(directory, "job", 1)
     template = scene.order.template()
     first = processes.replica(replace(template, replica="r0"), gently=False)
     second = processes.replica(replace(template, replica="r1"), gently=False)
@@ -138,7 +138,7 @@ def test_hosts_are_announced_get_what_a_job_needs_and_start_its_processes_apart(
 def test_a_host_that_is_gone_takes_its_processes_with_it_and_one_that_comes_is_used(scene: Scene) -> None:
     scene.serve("h1")
     directory = scene.directory()
-    processes = AgentProcesses(directory, "job", 1, scene.order.parsed_settings())
+    processes = AgentProcesses(directory, "job", 1)
     first = processes.replica(replace(scene.order.template(), replica="r0"), gently=False)
     scene.hosts.pop("h1").end()
     until(lambda: not directory.contacts())

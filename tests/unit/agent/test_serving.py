@@ -16,7 +16,6 @@ from lockstep.agent.client import AgentClient, AgentGone, AgentSilent
 from lockstep.agent.contact import Contact
 from lockstep.agent.description import FILE, new, read
 from lockstep.agent.starting import find_agent, listen
-from lockstep.config import Settings
 from lockstep.control.agents import AgentProcesses
 from lockstep.errors import LockstepError
 from tests.unit.agent.pretended import AgentThread, PretendedMachine, hosted
@@ -59,7 +58,7 @@ def processes_of(
     served: Served, another: Callable[[], Served], elapsed_s: Callable[[], float] = time.monotonic
 ) -> tuple[AgentProcesses, OneAgent]:
     directory = OneAgent(served, another)
-    return AgentProcesses(directory, "a job", 2, Settings(), elapsed_s=elapsed_s), directory
+    return AgentProcesses(directory, "a job", 2, elapsed_s=elapsed_s), directory
 
 
 def test_processes_are_started_listed_and_ended_over_the_socket(tmp_path: Path) -> None:
@@ -188,7 +187,7 @@ def test_an_agent_that_is_silent_does_not_hold_up_whoever_asks_and_is_not_taken_
 
         monkeypatch.setattr(AgentClient, "listed", silent)
         directory = type("Directory", (), {"contacts": lambda _: {"": description.contact}})()
-        processes = AgentProcesses(directory, "job", 1, Settings(), elapsed_s=lambda: now_s)
+        processes = AgentProcesses(directory, "job", 1, elapsed_s=lambda: now_s)
         with pytest.raises(AgentSilent):
             while now_s < 100:
                 processes.look()

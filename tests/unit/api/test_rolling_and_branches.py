@@ -181,7 +181,7 @@ def test_a_changed_initial_value_or_bound_makes_another_state() -> None:
         once.to(ls.files("once"))
         calls.key_by("path").fold(initial, max, schema="n bigint").to(ls.files("out"))
         graph = job.graph()
-        return fingerprint(graph.steps, graph.stages)
+        return fingerprint(graph.steps, graph.stages, graph.buckets)
 
     same = plan(0, "1 minute")
     assert differences(same, plan(0, "1 minute")) == []

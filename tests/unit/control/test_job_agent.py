@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.agent.client import AgentClient
-from lockstep.config import RunSettings, Settings
+from lockstep.config import RunSettings
 from lockstep.control import job_agent
 from lockstep.control.agents import AgentProcesses, end_others, sorted_out
 from lockstep.control.job_agent import JobAgent
@@ -45,8 +45,8 @@ def test_the_next_supervisor_adopts_what_it_would_start_and_the_first_one_can_do
     before.start("b", OTHER, {}, spare=False, gently=False)
     second = agent(tmp_path, term=2)
     assert not second.is_new
-    processes = AgentProcesses(second, "job", 2, Settings())
-    found = sorted_out(processes.running(), SPEC.likeness, ["r0", "r1"], {})
+    processes = AgentProcesses(second, "job", 2)
+    found = sorted_out(processes.running(), SPEC.likeness, dict.fromkeys(["r0", "r1"], SPEC.likeness), {})
     assert [one.handle for one in found.replicas.values()] == ["a"]
     store = open_store(tmp_path, "job")
     end_others(found.others, processes.running, store)

@@ -126,8 +126,8 @@ class Here:
     settings: Settings
     ordered: int = 0
 
-    def shape(self, replica: str) -> Shape:
-        return shape_of(self.settings, replica)
+    def shape(self, spec: ReplicaSpec) -> Shape:
+        return shape_of(self.settings, spec.replica)
 
     def replica(self, spec: ReplicaSpec, *, gently: bool) -> Any:
         return self.machine.replica(spec, gently=gently)

@@ -108,6 +108,9 @@ class PaperLedger:
     def begin(self, replica: str, pid: int) -> Holder:
         return Holder(replica, pid)
 
+    def fact(self, key: str) -> None:
+        """Nobody steers."""
+
     def progress(self) -> list[Progress]:
         return []
 

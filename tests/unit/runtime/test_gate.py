@@ -75,7 +75,7 @@ def test_a_warm_up_that_hangs_is_ended_and_the_queries_do_not_wait(
 ) -> None:
     query, compiled = Hanging(), SimpleNamespace(frame=SimpleNamespace(sparkSession=None), output_mode="append")
     monkeypatch.setattr(warm_up, "WARM_UP_S_MAX", 0.1)
-    monkeypatch.setattr(warm_up, "for_each_batch", lambda frame, rehearse: query)
+    monkeypatch.setattr(warm_up, "started", lambda compiled, folder, rehearse: query)
     monkeypatch.setattr(warm_up, "_read_state", lambda session, folder: None)
     assert not warm_up.warm_up(cast("Compiled", compiled), tmp_path / "logs", lambda: False)
     assert not query.isActive

@@ -121,7 +121,7 @@ def test_a_damaged_file_of_tokens_lets_nobody_in(guarded: TestClient, book: Toke
     headers = bearer(book.create("ann", "read"))
     book.path.write_text("{}")
     problem(guarded.get(JOBS, headers=headers), 400, "LS0772")
-    problem(guarded.get(JOBS), 400, "LS0772")
+    problem(guarded.get(JOBS), 401, "LS0768")
 
 
 def test_large_requests_are_refused_announced_or_not(tight: TestClient) -> None:

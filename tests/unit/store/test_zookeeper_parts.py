@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+from functools import partial
+from itertools import accumulate
 
 import pytest
+from kazoo.retry import ForceRetryError
 
 from lockstep.errors import StoreError
 from lockstep.store.opening import list_jobs, open_store
 from lockstep.store.patience import patience
 from lockstep.store.zookeeper import outbox
 from lockstep.store.zookeeper.address import parsed
+from lockstep.store.zookeeper.client import connection_retry
 from lockstep.store.zookeeper.outbox import Outbox
 
 
@@ -86,6 +91,31 @@ def test_waiting_for_one_kind_does_not_wait_for_another(away: Away) -> None:
         box.end()
 
 
+def test_what_somebody_waits_for_is_written_before_what_nobody_does() -> None:
+    box, written = Outbox(lambda: None), list[str]()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        assert goes_on.wait(10)
+        written.append("under way")
+
+    box.put("event", slow)
+    assert begun.wait(10)
+    for kind in ("digests", "published", "progress", "digests", "progress"):
+        box.put(kind, partial(written.append, kind))
+    waiting = threading.Thread(target=box.wait, args=("progress",))
+    waiting.start()
+    while not box._awaited:
+        time.sleep(0.001)
+    goes_on.set()
+    waiting.join(10)
+    assert written[:3] == ["under way", "progress", "progress"]
+    box.wait()
+    assert written[3:] == ["digests", "published", "digests"]
+    box.end()
+
+
 @pytest.mark.parametrize("address", ["zookeeper://", "zookeeper://a:x/b", "zookeeper://a//b", "zookeeper://a/../b"])
 def test_what_is_no_address_of_an_ensemble_is_refused(address: str) -> None:
     with pytest.raises(StoreError, match="LS0420"):
@@ -106,3 +136,18 @@ def test_nobody_there_ends_within_the_callers_patience() -> None:
     with patience(0.3), pytest.raises(StoreError, match="LS0421"):
         store.head()
     store.close()
+
+
+def test_members_are_asked_again_soon_at_first_and_seldom_in_the_end() -> None:
+    """A pause of so long is noticed to be over within 30 ms and a tenth of it; members that stay away have peace."""
+    asking, waits_s = connection_retry(), list[float]()
+    asking.sleep_func = waits_s.append
+
+    def nobody_serves() -> None:
+        if sum(waits_s) < 30.0:
+            raise ForceRetryError
+
+    asking(nobody_serves)
+    passed_s = list(accumulate(waits_s))
+    assert all(wait_s < 0.03 + 0.1 * at_s for wait_s, at_s in zip(waits_s, passed_s, strict=True))
+    assert len([at_s for at_s in passed_s if 20.0 <= at_s < 30.0]) < 150

@@ -16,8 +16,8 @@ from lockstep.agent.shares import demand
 from lockstep.bench.demo.feeding import JOURNAL
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
-from lockstep.control.supervisor import replica_names
 from lockstep.errors import RunError
+from lockstep.runtime.spec import replica_names
 from lockstep.store.journal import open_journal
 from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import COMPUTING, Holder, Progress, Store

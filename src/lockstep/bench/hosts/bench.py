@@ -22,6 +22,11 @@ HOST_RATIO_LIMIT = 1.5
 COORDINATOR_RATIO_LIMIT = 1.2
 TAKE_OVER_LIMIT_S = 5.0
 LEADER_RATIO_LIMIT = 1.5
+PAUSE_TEXT = (
+    "leader killed: pause_s is the whole gap between two outputs around the election, own_outage_s the longest time "
+    "between two answers to a client that only writes. The gap has an ordinary epoch's time in it, which no store can "
+    "shorten; pause_added_s is the gap without the median gap before. The target is about the whole gap"
+)
 
 
 def run_hosts(folder: Path, say: Say, *, quick: bool) -> Report:
@@ -120,6 +125,8 @@ def _beside(found: dict[str, Any]) -> list[Figures]:
 
 def _notes(found: dict[str, Any]) -> list[str]:
     notes = [one["text"] for one in found["events"]]
+    if any(one["name"] == "leader" for one in found["events"]):
+        notes.append(PAUSE_TEXT)
     if by_hand := found.get("by_hand"):
         return [
             *notes,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.bench.cluster import Cluster, cluster
-from lockstep.bench.gaps import disturbance, gap_over
+from lockstep.bench.gaps import disturbance, gap_over, gaps_before
 from lockstep.bench.hosts.contrast import run_contrast, told
 from lockstep.bench.hosts.load import (
     JOB,
@@ -34,11 +34,13 @@ from lockstep.bench.hosts.load import (
     wait_until_published,
 )
 from lockstep.bench.running import JobRun, Run
+from lockstep.bench.statistics import percentile
 from lockstep.bench.topics import make_topics
 from lockstep.bench.workspace import say_to_stderr
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.runtime.desired_run import LEASE
 from lockstep.services.hosts import Host
+from lockstep.store.zookeeper.client import connection_retry
 
 RATE = 1000.0
 BEFORE_S = 20.0
@@ -177,11 +179,13 @@ class Play:
         at_us = wall_us()
         leader.kill()
         self._quiet(8.0)
-        pause_s = gap_over(self.observer.seen(), at_us, max(at_us, writer.back_us), wall_us())
+        seen = self.observer.seen()
+        pause_s = gap_over(seen, at_us, max(at_us, writer.back_us), wall_us())
+        usual_s = percentile(gaps_before(seen, at_us, BEFORE_S), 0.5)
         leader.start()
         leader.wait()
         writer.finish()
-        figures = {"own_outage_s": writer.longest_s, "pause_s": pause_s}
+        figures = {"own_outage_s": writer.longest_s, "pause_s": pause_s, "pause_added_s": pause_s - usual_s}
         text = f"ZooKeeper's leader killed with -9; a plain writer beside it paused for {writer.longest_s:.2f} s"
         return Event("leader", at_us, text, figures=figures)
 
@@ -280,12 +284,11 @@ class _Writer(threading.Thread):
         """Write, and remember the longest time between two answers."""
         from kazoo.client import KazooClient
         from kazoo.exceptions import KazooException
-        from kazoo.retry import KazooRetry
 
-        retry = KazooRetry(max_tries=-1, delay=0.02, backoff=1.5, max_delay=0.1)
         silent = logging.getLogger("lockstep.bench.writer")
         silent.setLevel(logging.CRITICAL + 1)
-        client = KazooClient(hosts=self._members, timeout=4.0, connection_retry=retry, logger=silent)
+        # It asks as often as the store's own client: what it measures should be the ensemble's pause, not its own.
+        client = KazooClient(hosts=self._members, timeout=4.0, connection_retry=connection_retry(), logger=silent)
         client.start(30)
         client.create("/writer", ephemeral=True)
         last_s = time.monotonic()

@@ -18,7 +18,7 @@ FAILING_S = (0.5, 4.0)
 LOCKED_S = (1.0, 8.0)
 """Well below the 30 s for which SQLite waits."""
 WRITES = (
-    "seal", "trim", "drop_items", "acquire", "release", "begin", "retire", "report", "remove",
+    "seal", "begin_at", "trim", "drop_items", "acquire", "release", "begin", "retire", "report", "remove",
     "add_digests", "add_published", "add_divergence", "judge", "add_observed", "add_event",
     "put_fact_if_absent", "set_fact", "swap_fact",
 )  # fmt: skip

@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import Enum
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from lockstep.connect.kafka.client import AWAY_S, CALL_S, away, consumer_settings, library, patiently
@@ -29,8 +30,15 @@ FORMAT_VERSION = 1
 FENCES_KEPT = 1024
 """Epochs that can be compared with; of those before it is only known that they are published."""
 PATIENCE_S = 0.3
-"""How long whoever does not hold the topic waits for an epoch to appear. A transaction takes 10 to 80 ms and a
-hand-over 10 to 500, so that should be rare. How far apart replicas end an epoch was not measured: it is a choice."""
+"""How long whoever does not hold the topic waits for an epoch to appear, while it has not seen how late its writer's
+epochs are. It is a choice: a transaction takes 10 to 80 ms, and replicas end an epoch at different times."""
+PATIENCE_MIN_S = 0.06
+"""Never less: a writer that was never late so far is not gone if it is late by a transaction's time."""
+LATENESS_EPOCHS = 40
+"""So many epochs of one writer tell how late it is; some ten seconds. So replicas that live take the topic from each
+other once in so many epochs at most, unless one is later than PATIENCE_S."""
+LATENESS_SLACK = 1.5
+"""A writer that is later than this many times its worst is gone, or in a pause: taking over is the shorter wait."""
 ROW_PATIENCE_S = 20e-6
 """More for each row, for encoding and sending it: chosen with room, not measured."""
 PATIENCE_MAX_S = 20.0
@@ -125,21 +133,59 @@ def owner_record(owner: Owner) -> tuple[bytes, bytes]:
     return _OWNER_KEY, json.dumps(asdict(owner)).encode()
 
 
-def patience(rows: int, attempts: int) -> float:
+@dataclass(frozen=True)
+class Lateness:
+    """How late the epochs of one writer were of late: how long after this replica had computed them itself.
+
+    It tells how long the next one is waited for. Of another writer nothing is known yet, so whoever lost the topic to
+    another, or follows one that has just taken it, waits long at first: two that are equally fast do not take it from
+    each other again and again.
+
+    >>> seen = Lateness()
+    >>> for _ in range(LATENESS_EPOCHS):
+    ...     seen = seen.after("r0.1", 0.05)
+    >>> Lateness().patience_s, round(seen.patience_s, 3), seen.after("r2.1", 0.05).patience_s
+    (0.3, 0.075, 0.3)
+    """
+
+    by: str = ""
+    recent_s: tuple[float, ...] = ()
+
+    def after(self, by: str, late_s: float) -> Lateness:
+        """With one more epoch."""
+        kept = self.recent_s if by == self.by else ()
+        return Lateness(by, (*kept, late_s)[-LATENESS_EPOCHS:])
+
+    @property
+    def patience_s(self) -> float:
+        """How long to wait for the next epoch, however few rows it has."""
+        if len(self.recent_s) < LATENESS_EPOCHS:
+            return PATIENCE_S
+        if fmean(self.recent_s) >= PATIENCE_MIN_S:
+            # It is the slower one: every epoch would appear sooner if it were written here.
+            return PATIENCE_MIN_S
+        return min(PATIENCE_S, max(PATIENCE_MIN_S, LATENESS_SLACK * max(self.recent_s)))
+
+
+def patience(rows: int, attempts: int, lateness: Lateness) -> float:
     """How long to wait for an epoch of so many rows, in seconds, after so many attempts to publish it.
 
-    Twice as long each time: two replicas that shut each other out of a slow broker would otherwise never end.
+    Twice as long each time: two replicas that shut each other out of a slow broker would otherwise never end. What was
+    seen of the writer counts for the first attempt only: one that failed says that all is not as it was.
 
-    >>> [round(patience(rows, attempts), 1) for rows, attempts in ((10, 0), (100_000, 0), (10, 3), (10, 50))]
+    >>> given = (10, 0), (100_000, 0), (10, 3), (10, 50)
+    >>> [round(patience(rows, attempts, Lateness()), 1) for rows, attempts in given]
     [0.3, 2.3, 2.4, 20.0]
     """
-    return min(PATIENCE_MAX_S, (PATIENCE_S + rows * ROW_PATIENCE_S) * (1 << min(attempts, 10)))
+    base_s = PATIENCE_S if attempts else lateness.patience_s
+    return min(PATIENCE_MAX_S, (base_s + rows * ROW_PATIENCE_S) * (1 << min(attempts, 10)))
 
 
-def next_act(fence: Fence, epoch: int, holder: Holder, *, is_over: bool, holds: bool) -> Act:
+def next_act(fence: Fence, epoch: int, holder: Holder, *, is_over: bool, holds: bool, is_fenced: bool = False) -> Act:
     """What to do about ``epoch``, as far as the fence was read.
 
-    ``is_over`` says whether patience is, ``holds`` whether the topic is ours to write.
+    ``is_over`` says whether patience is, ``holds`` whether the topic is ours to write, ``is_fenced`` whether another
+    took it from us: whatever the fence said before that is old, and that one may be about to publish.
 
     >>> fence, mine = Fence(), Holder("r1", 4)
     >>> fence.take(*epoch_record(Publication(7, "aa", 1, "r0.1", "v1")))
@@ -153,7 +199,7 @@ def next_act(fence: Fence, epoch: int, holder: Holder, *, is_over: bool, holds: 
     last = fence.last
     # It was ours before we started anew: nobody else is about to publish.
     was_ours = last is not None and last.epoch == epoch - 1 and Holder.replica_of(last.by) == holder.replica
-    return Act.TAKE_OVER if was_ours or is_over else Act.WAIT
+    return Act.TAKE_OVER if is_over or (was_ours and not is_fenced) else Act.WAIT
 
 
 class FenceReader:
@@ -166,6 +212,8 @@ class FenceReader:
         self._place = library().TopicPartition(fence_topic(spec.topic), 0, 0)
         self._consumer: Consumer = library().Consumer({**consumer_settings(spec), "fetch.wait.max.ms": 50})
         self._consumer.assign([self._place])
+        # Not of the same client: a connection's requests are answered in turn, and a fetch waits for up to 50 ms.
+        self._asking: Consumer = library().Consumer(consumer_settings(spec))
         self._position = 0
 
     def wait(self, epoch: int, seconds: float) -> None:
@@ -187,10 +235,11 @@ class FenceReader:
     def close(self) -> None:
         """Leave."""
         self._consumer.close()
+        self._asking.close()
 
     def _end(self) -> int:
         asked = library().TopicPartition(self._place.topic, 0, _END)
-        [end] = self._consumer.offsets_for_times([asked], timeout=CALL_S)
+        [end] = self._asking.offsets_for_times([asked], timeout=CALL_S)
         if end.error is not None:
             raise library().KafkaException(end.error)
         return int(end.offset)

@@ -39,6 +39,7 @@ from lockstep.connect.kafka.fence import (
     Act,
     Fence,
     FenceReader,
+    Lateness,
     epoch_record,
     fence_topic,
     next_act,
@@ -66,6 +67,8 @@ MakeProducer = Callable[[Settings], "Producer"]
 TRANSACTION_S = 60.0
 """The broker ends a transaction that takes longer; that of a killed producer is ended sooner, by whoever is next."""
 _LIVE_LOOK_S = 1.0
+_STANDBY_S = 1.0
+_ASK_S = 0.01
 _AGAIN_S = 0.1
 
 
@@ -96,6 +99,11 @@ class KafkaSinkSide:
         self._reader: FenceReader | None = None
         self._producer: Producer | None = None
         """There while the topic is ours to write."""
+        self._standby: Producer | None = None
+        """Connected, for the moment when the topic has to be taken: connecting takes longer than taking it."""
+        self._is_fenced = False
+        """Whether another took the topic from us."""
+        self._lateness = Lateness()
 
     def open(self, schema: pa.Schema) -> None:
         """Make the topics, or recognise them as ours."""
@@ -140,6 +148,7 @@ class KafkaSinkSide:
     def close(self) -> None:
         """Leave; a transaction that is open is ended by whoever comes next."""
         self._give_up()
+        self._standby = None
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -155,11 +164,16 @@ class KafkaSinkSide:
 
     def _published(self, wanted: Publication, output: Output, holder: Holder, attempts: int) -> Publication:
         """What holds for the epoch in the end, from here or from another."""
-        reader = self._opened()
-        until_s = time.monotonic() + patience(wanted.rows, attempts)
+        reader, computed_s = self._opened(), time.monotonic()
+        until_s = computed_s + patience(wanted.rows, attempts, self._lateness)
+        if self._producer is None and self._standby is None and attempts == 0:
+            # The first one since the start, which may have taken long: others may have taken the topic meanwhile.
+            reader.catch_up()
         while True:
             left_s, holds = until_s - time.monotonic(), self._producer is not None
-            act = next_act(reader.fence, wanted.epoch, holder, is_over=left_s <= 0, holds=holds)
+            act = next_act(
+                reader.fence, wanted.epoch, holder, is_over=left_s <= 0, holds=holds, is_fenced=self._is_fenced
+            )
             if act is Act.WAIT:
                 reader.wait(wanted.epoch, left_s)
             elif act is Act.TAKE_OVER:
@@ -170,9 +184,19 @@ class KafkaSinkSide:
             elif act is Act.PUBLISH:
                 return self._send(wanted, output)
             else:
-                held = reader.fence.find(wanted.epoch)
-                assert held is not None, "that is what the act says"
-                return held
+                late_s = time.monotonic() - computed_s
+                return self._found(wanted.epoch, late_s if attempts == 0 else None)
+
+    def _found(self, epoch: int, late_s: float | None) -> Publication:
+        """What another published; and, if it is the newest, how late that one was."""
+        fence = self._opened().fence
+        held = fence.find(epoch)
+        assert held is not None, "that is what the act says"
+        # An epoch that is followed by others says only that this replica is behind.
+        if late_s is not None and fence.last is not None and fence.last.epoch == epoch:
+            self._lateness = self._lateness.after(held.by, late_s)
+        self._stand_by()
+        return held
 
     def _send(self, wanted: Publication, output: Output) -> Publication:
         fence = self._opened().fence
@@ -237,7 +261,30 @@ class KafkaSinkSide:
     def _take_over(self) -> None:
         """Take the transactional id: whoever had it can commit nothing from here on."""
         self._give_up()
-        producer = self._make_producer(
+        producer, self._standby = self._standby or self._new_producer(), None
+        deadline_s = time.monotonic() + CALL_S
+        while not self._is_taken(producer, deadline_s):
+            pass
+        # Whoever has it after us is watched anew.
+        self._producer, self._is_fenced, self._lateness = producer, False, Lateness()
+
+    def _is_taken(self, producer: Producer, deadline_s: float) -> bool:
+        """Ask for the id, and soon again: if its holder left a transaction open, that has to be ended first.
+
+        The broker does so at once, and has to be asked again. The client by itself asks after half a second, as good as
+        all of a hand-over's time (measured); a call that follows one that timed out has it ask now.
+        """
+        try:
+            producer.init_transactions(_ASK_S)
+        except library().KafkaException as error:
+            told = cause(error)
+            if told is None or not told.retriable() or time.monotonic() > deadline_s:
+                raise
+            return False
+        return True
+
+    def _new_producer(self) -> Producer:
+        return self._make_producer(
             {
                 "linger.ms": 5,
                 "compression.type": "lz4",
@@ -250,8 +297,13 @@ class KafkaSinkSide:
                 "transaction.timeout.ms": int(TRANSACTION_S * 1000),
             }
         )
-        producer.init_transactions(CALL_S)
-        self._producer = producer
+
+    def _stand_by(self) -> None:
+        """Have a producer that is connected. It shuts nobody out: only taking the id does."""
+        if self._producer is None and self._standby is None:
+            self._standby = self._new_producer()
+            with suppress(library().KafkaException):
+                self._standby.list_topics(self._spec.topic, timeout=_STANDBY_S)
 
     def _give_up(self) -> None:
         producer, self._producer = self._producer, None
@@ -281,6 +333,7 @@ class KafkaSinkSide:
         Also if only this transaction had to be aborted: that is what the next one does first.
         """
         self._give_up()
+        self._is_fenced = self._is_fenced or is_fenced(error)
         told = cause(error)
         if told is not None and told.code() == library().KafkaError.MSG_SIZE_TOO_LARGE:
             raise ConnectError(

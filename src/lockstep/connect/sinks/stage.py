@@ -94,7 +94,7 @@ class StageSinkSide:
 
     def _opened(self) -> SqliteJournal:
         if self._journal is None:
-            self._journal = open_journal(self._folder, self._spec.name, _declared(self._stage.schema()))
+            self._journal = open_journal(self._folder, self._spec.name, journal_schema(self._stage.schema()))
         return self._journal
 
 
@@ -114,5 +114,6 @@ def say_given_up(store: Store, spec: StageJournal, epoch: int, records: int) -> 
     store.add_event("loop-gave-up", text)
 
 
-def _declared(schema: pa.Schema) -> Schema:
+def journal_schema(schema: pa.Schema) -> Schema:
+    """How a journal of such rows is declared."""
     return parse_schema(", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema))

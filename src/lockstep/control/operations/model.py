@@ -41,8 +41,8 @@ class Operation:
     key: str = ""
     """An idempotency key: asked twice with the same one, it is one operation."""
     state: State = "asked"
-    phase: str = ""
-    """How far it is, for whoever goes on with it (``rolling.py``)."""
+    route: tuple[str, ...] = ()
+    """The phases that are left, the one under way first, for whoever goes on with it (``rolling.py``)."""
     steps: tuple[OperationStep, ...] = ()
     wish: Wish = ""
     """What a person has said since: go on, or go back."""
@@ -52,6 +52,11 @@ class Operation:
     error: str = ""
     """Why it was refused or rolled back, for people."""
     ended_us: int = 0
+
+    @property
+    def phase(self) -> str:
+        """The phase under way."""
+        return self.route[0] if self.route else ""
 
     @property
     def is_open(self) -> bool:
@@ -72,7 +77,7 @@ class Operation:
         """Over, one way or the other; the specs are not needed any more."""
         error = "" if state == "done" else text
         return self.noted(
-            state, at_us, text, state=state, error=error, before=None, after=None, phase="", ended_us=at_us
+            state, at_us, text, state=state, error=error, before=None, after=None, route=(), ended_us=at_us
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +92,8 @@ class Operation:
         >>> Operation.from_json(one.to_json()) == one
         True
         """
-        return Operation(**{**kept, "steps": tuple(OperationStep(**step) for step in kept["steps"])})
+        steps = tuple(OperationStep(**step) for step in kept["steps"])
+        return Operation(**{**kept, "steps": steps, "route": tuple(kept["route"])})
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,15 @@ order="agreed" and order="derived" cut the input into epochs in different ways, 
 cuts. So the order is fixed by the first start of a job. Run it with the order that it has; for the other one give it
 another name, and its sinks other places.""",
     ),
+    "LS0619": Page(
+        "State could not be brought to another number of partitions",
+        """\
+A replica that is to have another number of partitions than the checkpoint it starts from has Spark lay the
+state out anew, in a copy, before it computes anything. Spark refused, and said why; nothing was changed.
+
+Set "spark.sql.shuffle.partitions" back to the number that the message names: the job then goes on with its
+state as it is. A rescale that is under way takes itself back.""",
+    ),
     "LS0618": Page(
         "The place of a job's journals cannot be changed",
         """\

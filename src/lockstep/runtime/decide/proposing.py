@@ -17,7 +17,12 @@ from lockstep.runtime.decide.alignment import Ahead, held_back
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks, next_partitions
 from lockstep.runtime.decide.pacing import View, Wait, decide, first_record_limit
+from lockstep.runtime.steering import Steering, steering
 from lockstep.store.protocols import Entry, Holder, Item, Store
+
+STEERING_LOOK_S = 0.25
+"""How often it is looked what those who seal are told: it changes when somebody asks for it, and costs a read."""
+_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,12 @@ class Proposer:
         settings: RunSettings,
         clock: Clock = wall_us,
         elapsed_s: Callable[[], float] = time.monotonic,
+        results_of: int = 1,
     ) -> None:
+        self._results_of = results_of
+        """The generation whose results this replica has."""
+        self._steering = Steering(results_of)
+        self._steering_until_s = float("-inf")
         self._store = store
         self._holder = holder
         self._sources = sources
@@ -69,6 +79,8 @@ class Proposer:
         previous = self._before(epoch)
         if self._is_over(previous):
             return None
+        if (told := self._told_to_wait(previous)) is not None:
+            return told
         now = self._clock()
         last_us = previous.epoch_time_us if previous else None
         elapsed_s = self._elapsed_s()
@@ -86,6 +98,16 @@ class Proposer:
         if isinstance(waiting, Wait):
             return waiting
         return self._proposal(epoch, previous, advances, ending, epoch_time_us=self._epoch_time_us(previous))
+
+    def _told_to_wait(self, previous: Entry | None) -> Wait | None:
+        """Nobody seals for a job that is deactivated, nor for results that others publish."""
+        if self._elapsed_s() >= self._steering_until_s:
+            self._steering = steering(self._store)
+            self._steering_until_s = self._elapsed_s() + STEERING_LOOK_S
+        if self._steering.paused:
+            return Wait(_PAUSE_S, "deactivated")
+        generation, _ = self._steering.for_entry(previous)
+        return Wait(_PAUSE_S, "in the shadow") if generation != self._results_of else None
 
     def _before(self, epoch: int) -> Entry | None:
         """The entry before ``epoch``; an entry never changes, so it is read once."""
@@ -169,6 +191,7 @@ class Proposer:
         pause_us = max(PAUSE_US, round(10 * self._settings.heartbeat_interval_s * US_PER_S))
         steps, seen = self._time_steps, self._observed
         marks = next_marks(steps, previous, seen, epoch_time_us, moved, pause_us, ending=ending)
+        generation, turn = self._steering.for_entry(previous)
         entry = Entry(
             epoch=epoch,
             epoch_time_us=epoch_time_us,
@@ -182,5 +205,7 @@ class Proposer:
             ending=ending,
             held={name: {one.slowest: one.ahead_us} for name, one in self._held.items()},
             partitions=next_partitions(steps, previous, seen, epoch_time_us, marks, pause_us),
+            generation=generation,
+            turn=turn,
         )
         return Proposal(entry, tuple(item for advance in advances.values() for item in advance.items))

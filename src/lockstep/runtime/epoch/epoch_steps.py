@@ -5,7 +5,9 @@ Only then does Spark commit it: what is before the commit is done again after a 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -14,6 +16,8 @@ from lockstep.connect.protocols import Publication
 from lockstep.errors import RunError
 from lockstep.runtime.decide.fence import disagrees, goes_on, judged_divergence
 from lockstep.runtime.epoch.stage_progress import StageProgress
+from lockstep.runtime.shadow import ShadowNotes
+from lockstep.runtime.steering import steering
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
 
@@ -21,7 +25,12 @@ BEGIN, RUN, DIGEST, PUBLISH, FINISH = "begin", "run", "digest", "publish", "fini
 """The steps of an epoch; there is a ``publish SINK`` for each sink, in their fixed order."""
 DISPUTE = "dispute"
 """Only where somebody has published something else."""
+LOOK = "look"
+"""Only where others publish: to see whether they have."""
+PROBATION_EPOCHS = 10
+"""So many epochs a replica of a new kind leaves to the others, and compares, before it publishes itself."""
 _VERDICT_POLL_S = 0.05
+_PUBLICATION_POLL_S = 0.02
 
 
 class Result(Protocol):
@@ -55,8 +64,26 @@ class Work(Protocol[Output]):
     def publish(self, wanted: Publication, output: Output) -> Publication:
         """Make it visible unless somebody has; what holds now."""
 
+    def publication(self, epoch: int, output: Output) -> Publication | None:
+        """What somebody has published of this; None if nobody has, or the sink cannot tell."""
+
+    def drop(self, output: Output) -> None:
+        """Nobody publishes this: remove what was put aside for it."""
+
     def difference(self, held: Publication, output: Output) -> str | None:
         """What people should read about two digests that differ; None if the rows do not really."""
+
+
+@dataclass
+class Part:
+    """Which part a replica plays beside others: which results it publishes, and whether it has to prove itself."""
+
+    results_of: int = 1
+    """The generation with which its results last changed; it is in the shadow where the entry names another."""
+    probation_epochs: int = 0
+    """So many epochs it still leaves to others, for some time each."""
+    patience_s: float = 3.0
+    shadow: ShadowNotes | None = None
 
 
 class EpochSteps(Generic[Output]):
@@ -71,7 +98,11 @@ class EpochSteps(Generic[Output]):
         stage_progress: StageProgress,
         is_stopping: Callable[[], bool],
         clock: Clock = wall_us,
+        part: Part | None = None,
+        elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._part = part or Part()
+        self._elapsed_s = elapsed_s
         self._store = store
         self._holder = holder
         self._stage = stage
@@ -79,6 +110,8 @@ class EpochSteps(Generic[Output]):
         self._stage_progress = stage_progress
         self._is_stopping = is_stopping
         self._clock = clock
+        self._in_shadow = False
+        """Whether others publish the epoch under way, with other results."""
         self.diverged = False
         """Whether it disagrees with what was published, and waits for a verdict."""
         self.held: list[Publication] = []
@@ -87,6 +120,7 @@ class EpochSteps(Generic[Output]):
     def steps(self, entry: Entry, work: Work[Output]) -> Steps[None]:
         """One epoch, up to the moment when Spark may commit it."""
         self.held = []
+        self._in_shadow = self._is_in_shadow(entry)
         yield Step(BEGIN, partial(self._stage_progress.begun, entry.epoch))
         outputs: Sequence[Output] = yield Step(RUN, partial(work.compute, entry))
         yield Step(DIGEST, partial(self._store.add_digests, [self._digest(entry.epoch, one) for one in outputs]))
@@ -96,14 +130,63 @@ class EpochSteps(Generic[Output]):
 
     def _publish(self, entry: Entry, output: Output, work: Work[Output]) -> Steps[None]:
         wanted = self._wanted(entry, output)
+        if self._in_shadow:
+            yield from self._compare(entry, wanted, output, work)
+            return
+        if self._part.probation_epochs > 0:
+            yield from self._await_publication(entry, output, work, self._part.patience_s)
         held: Publication = yield Step(f"{PUBLISH} {output.sink}", partial(work.publish, wanted, output))
         self.held.append(held)
-        if disagrees(wanted, held) and (told := work.difference(held, output)) is not None:
+        differs = held.digest != wanted.digest if self._part.probation_epochs > 0 else disagrees(wanted, held)
+        if differs and (told := work.difference(held, output)) is not None:
             disagreement = self._divergence(wanted, held, output.sink, told)
             yield Step(DISPUTE, partial(self._store.add_divergence, disagreement))
             yield from self._await_verdict(entry.epoch, output.sink)
 
+    def _is_in_shadow(self, entry: Entry) -> bool:
+        mine = self._part.results_of
+        # Asked only where results change, or have changed: it costs a read.
+        return entry.generation != mine and steering(self._store).is_shadowed_by(entry, mine)
+
+    def _compare(self, entry: Entry, wanted: Publication, output: Output, work: Work[Output]) -> Steps[None]:
+        """In the shadow: see what the others publish, and how ours differs from it. No epoch begins before they have
+        published: from some epoch on it is this one's turn, and a sink has its epochs in order."""
+        held = yield from self._await_publication(entry, output, work, None)
+        self.held.append(held or wanted)
+        if held is not None and held.digest != wanted.digest and (told := work.difference(held, output)) is not None:
+            assert self._part.shadow is not None, "whoever may be in the shadow notes what it finds"
+            self._part.shadow.differs(output.sink, told)
+        yield Step(DISPUTE, partial(work.drop, output))
+
+    def _await_publication(
+        self, entry: Entry, output: Output, work: Work[Output], patience_s: float | None
+    ) -> Steps[Publication | None]:
+        """What others have published of this epoch, once they have; None if the sink cannot tell, or they take long."""
+        begun_s = self._elapsed_s()
+        while not self._is_stopping():
+            held: Publication | None = yield Step(LOOK, partial(work.publication, entry.epoch, output))
+            if held is not None:
+                return held
+            if self._have_others_computed(entry):
+                # Theirs is in the sink by now, if the sink can tell.
+                held = yield Step(LOOK, partial(work.publication, entry.epoch, output))
+                return held
+            if patience_s is not None and self._elapsed_s() - begun_s > patience_s:
+                return None
+            yield Pause(_PUBLICATION_POLL_S)
+        if patience_s is not None:
+            return None
+        raise RunError("LS0601", f"stopped before epoch {entry.epoch} was published by those who publish")
+
+    def _have_others_computed(self, entry: Entry) -> bool:
+        others = (one for one in self._store.progress() if one.replica != self._holder.replica)
+        return any(one.epoch >= entry.epoch and one.results_of == entry.generation for one in others)
+
     def _finish(self, entry: Entry, work: Work[Output]) -> None:
+        if self._in_shadow and self._part.shadow is not None:
+            self._part.shadow.epoch_done(entry.epoch)
+        elif self._part.probation_epochs > 0:
+            self._part.probation_epochs -= 1
         self._store.add_observed(entry.epoch, work.observed())
         self._stage_progress.done(self._stage, entry, self.held)
 

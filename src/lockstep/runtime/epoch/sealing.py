@@ -42,8 +42,9 @@ class SealingSteps(Proposer):
         on_failure: Callable[[LockstepError], None],
         clock: Clock = wall_us,
         elapsed_s: Callable[[], float] = time.monotonic,
+        results_of: int = 1,
     ) -> None:
-        super().__init__(store, holder, sources, time_steps, settings, clock, elapsed_s)
+        super().__init__(store, holder, sources, time_steps, settings, clock, elapsed_s, results_of)
         self._on_failure = on_failure
         self.stopping = False
 
@@ -98,9 +99,12 @@ class Sealer(threading.Thread, SealingSteps):
         settings: RunSettings,
         on_failure: Callable[[LockstepError], None],
         clock: Clock = wall_us,
+        results_of: int = 1,
     ) -> None:
         threading.Thread.__init__(self, name="sealer", daemon=True)
-        SealingSteps.__init__(self, store, holder, sources, time_steps, settings, on_failure, clock)
+        SealingSteps.__init__(
+            self, store, holder, sources, time_steps, settings, on_failure, clock, results_of=results_of
+        )
         self._woken = threading.Event()
         self.crash: Exception | None = None
 

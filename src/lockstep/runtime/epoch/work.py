@@ -96,6 +96,15 @@ class SparkWork:
         self._copies = self._copied(wanted.epoch, output) if is_other else []
         return side.publish(wanted, output.output, self._holder)
 
+    def publication(self, epoch: int, output: SinkOutput) -> Publication | None:
+        """What somebody has published of this; None if nobody has, or the sink cannot tell."""
+        return self._sinks[output.sink].publication(epoch)
+
+    def drop(self, output: SinkOutput) -> None:
+        """Remove the staged files of what nobody publishes."""
+        for file in output.output.files:
+            location(file.path).unlink(missing_ok=True)
+
     def difference(self, held: Publication, output: SinkOutput) -> str | None:
         """The digests differ: look at the rows, and keep ours if they are really different."""
         # More rows than fit into memory are not compared one by one: digests say that they differ, copies are kept.

@@ -23,6 +23,7 @@ from lockstep.compile.job import Compiled
 from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.epoch.source import SourceOptions
 from lockstep.runtime.spark.batches import for_each_batch
+from lockstep.runtime.state.checkpoint import PARTITIONS
 
 Epoch = Callable[[DataFrame, int], None]
 STILL_S_MAX = 60.0
@@ -88,7 +89,9 @@ def _sources_of(frame: DataFrame) -> list[str]:
 
 
 def started(stage: Compiled, checkpoint: Path, epoch: Epoch) -> StreamingQuery:
-    """The query of one stage."""
+    """The query of one stage. Spark keeps the number of partitions that the session has at this moment."""
+    if stage.partitions is not None:
+        stage.frame.sparkSession.conf.set(PARTITIONS, str(stage.partitions))
     query: StreamingQuery = (
         for_each_batch(stage.frame, epoch)
         .outputMode(stage.output_mode)

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lockstep.compile.job import Compiled
 from lockstep.errors import LockstepError
 from lockstep.runtime.epoch.output import through_driver
-from lockstep.runtime.spark.batches import for_each_batch
+from lockstep.runtime.spark.waiting import started
 from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.digests import state_digest
 
@@ -57,12 +57,7 @@ def warm_up(
             frame.count()
         done.append(batch)
 
-    query = (
-        for_each_batch(compiled.frame, rehearse)
-        .outputMode(compiled.output_mode)
-        .option("checkpointLocation", str(folder))
-        .start()
-    )
+    query = started(compiled, folder, rehearse)
     begun_s = time.monotonic()
     while query.isActive and not should_stop() and (spent_s := time.monotonic() - begun_s) < WARM_UP_S_MAX:
         if is_enough(len(done), spent_s, is_missed=is_missed()):

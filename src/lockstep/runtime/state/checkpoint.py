@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.errors import RunError
-from lockstep.runtime.state.state_metadata import state_partitions
+from lockstep.runtime.state.state_metadata import state_operators, state_partitions
 from lockstep.runtime.state.store_files import fault_of_version
 
 FINGERPRINT = "lockstep.json"
 """Beside Spark's own files: which plan wrote this checkpoint."""
 FORMAT_VERSION = 1
+PARTITIONS = "spark.sql.shuffle.partitions"
 Plan = dict[str, object]
 _DAMAGED_KEPT = 2
 
@@ -87,6 +88,15 @@ def _standing(checkpoint: Path) -> Standing | None:
     if committed[-1] not in begun or begun[-1] > committed[-1] + 1:
         raise damaged(checkpoint, f"commits end at batch {committed[-1]}, offsets at {begun[-1]}")
     return Standing(committed[-1], batch_epoch(checkpoint, committed[-1]), begun_epoch)
+
+
+def partitions_of(checkpoint: Path) -> int | None:
+    """In how many partitions a checkpoint keeps its state, by its newest committed batch; None if it has no state."""
+    at = standing(checkpoint)
+    if at is None or at.batch < 0 or not state_operators(checkpoint, at.batch):
+        return None
+    note = (checkpoint / "offsets" / str(at.batch)).read_text(encoding="utf-8").splitlines()[1]
+    return int(json.loads(note)["conf"][PARTITIONS])
 
 
 def check_state(checkpoint: Path, batch: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from lockstep.errors import RunError
 from lockstep.faults.windows import Window, reached
 from lockstep.plan.fingerprints import differences
 from lockstep.runtime.state import checkpoint as checkpoints
-from lockstep.runtime.state.checkpoint import Found, Plan, Standing
+from lockstep.runtime.state.checkpoint import Found, Plan, Standing, partitions_of
 from lockstep.runtime.state.snapshot import copy_checkpoint
 from lockstep.runtime.state.state_metadata import relocate
 from lockstep.store.protocols import Holder, Store
@@ -61,6 +62,22 @@ class SnapshotsHere:
         return copy_checkpoint(checkpoint_folders(self._folder_of(peer), self._stages)[stage], target)
 
 
+def _refuse(checkpoint: Path, partitions: int) -> None:
+    raise AssertionError(f"{checkpoint} is not to be brought to {partitions} partitions")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """In how many partitions a replica keeps the state of each stage, and how a checkpoint is brought to that."""
+
+    partitions: Mapping[int, int] = field(default_factory=dict)
+    """By stage; those that are not there keep what they have."""
+    reshape: Callable[[Path, int], object] = _refuse
+
+
+KEPT_SHAPE = Shape()
+
+
 class CheckpointFolders:
     """A replica's checkpoints, as :class:`~lockstep.runtime.state.recovery.Recovery` asks for them."""
 
@@ -73,7 +90,9 @@ class CheckpointFolders:
         holder: Holder,
         plan: Plan,
         version: str,
+        shape: Shape = KEPT_SHAPE,
     ) -> None:
+        self._partitions, self._reshape = shape.partitions, shape.reshape
         self.folders = checkpoint_folders(folder, stages)
         self._snapshots = snapshots
         self._store = store
@@ -101,8 +120,15 @@ class CheckpointFolders:
 
     def keep(self, stage: int) -> None:
         """Use the checkpoint that is there; from now on this version of the code writes it."""
-        relocate(self.folders[stage])
-        checkpoints.write_fingerprint(self.folders[stage], self._plan, self._version, self._holder.incarnation)
+        folder, fresh = self.folders[stage], self._fresh(stage)
+        if self._has_another_shape(stage, folder):
+            # In a copy: whoever dies meanwhile finds what there was.
+            shutil.rmtree(fresh, ignore_errors=True)
+            at = copy_checkpoint(folder, fresh)
+            self._into_shape(stage, fresh)
+            self.swap(stage, at.epoch, keep_old=False)
+        relocate(folder)
+        checkpoints.write_fingerprint(folder, self._plan, self._version, self._holder.incarnation)
 
     def make(self, stage: int) -> None:
         """Put an empty checkpoint beside the one that is there."""
@@ -116,6 +142,7 @@ class CheckpointFolders:
         shutil.rmtree(fresh, ignore_errors=True)
         epoch = self._snapshots.copy(peer, stage, fresh).epoch
         _check_peers_plan(fresh, self._plan, peer)
+        self._into_shape(stage, fresh)
         checkpoints.write_fingerprint(fresh, self._plan, self._version, self._holder.incarnation)
         return epoch
 
@@ -130,6 +157,17 @@ class CheckpointFolders:
         reached(Window.SEEDING_HALF_DONE, self._holder.replica, taken)
         self._fresh(stage).rename(folder)
         relocate(folder)
+
+    def _has_another_shape(self, stage: int, folder: Path) -> bool:
+        wanted = self._partitions.get(stage)
+        held = partitions_of(folder) if wanted is not None else None
+        return held is not None and held != wanted
+
+    def _into_shape(self, stage: int, fresh: Path) -> None:
+        if self._has_another_shape(stage, fresh):
+            told = f"stage {stage + 1}: state in {partitions_of(fresh)} partitions brought to {self._partitions[stage]}"
+            self._reshape(fresh, self._partitions[stage])
+            self._store.add_event("repartitioned", told, self._holder.replica)
 
     def _fresh(self, stage: int) -> Path:
         return self.folders[stage].with_name(f"{self.folders[stage].name}.new")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
 from lockstep.runtime.spec import ReplicaSpec, replica_folder
 from lockstep.runtime.state.checkpoint import Found, Plan, Standing
-from lockstep.runtime.state.folders import CheckpointFolders, Snapshots, SnapshotsHere
+from lockstep.runtime.state.folders import KEPT_SHAPE, CheckpointFolders, Shape, Snapshots, SnapshotsHere
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.protocols import BOOTING, COMPUTING, Holder, Progress, Store
 
@@ -38,6 +38,15 @@ def state_at(replica: str) -> str:
     'state-at-r0'
     """
     return f"state-at-{replica}"
+
+
+def began_after(results_of: int) -> str:
+    """The fact that says after which epoch of the generation before it a generation began to compute.
+
+    >>> began_after(2)
+    'generation-2-after'
+    """
+    return f"generation-{results_of}-after"
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,10 @@ class Recovery:
     """Where this start is, if the job lives on several hosts."""
     again: bool = False
     """Whether this start has had a seed before: then its own checkpoint is one that it computes with."""
+    results_of: int = 1
+    """The generation of its results: those of another one have another state."""
+    takes_older: bool = False
+    """Whether it may go on from the state of an older generation: it is the first of its own."""
 
     def steps(self) -> Steps[None]:
         """Look, choose, put in place."""
@@ -144,7 +157,7 @@ class Recovery:
         furthest_behind = min(own, key=lambda at: at.epoch) if own is not None else None
         deadline_s = self.elapsed_s() + self.settings.start_timeout_s / 2
         while True:
-            situation = situation_of(self.store, replica, furthest_behind, own is not None)
+            situation = self._situation(furthest_behind, is_sound=own is not None)
             beyond = self.settings.seed_beyond_epochs
             choice = choose(situation, prefer_peer=self.prefer_peer, seed_beyond_epochs=beyond)
             if choice:
@@ -152,6 +165,13 @@ class Recovery:
             if not may_wait(self.store, replica) or self.elapsed_s() > deadline_s:
                 raise _impossible(situation)
             yield Pause(_POLL_S)
+
+    def _situation(self, own: Standing | None, *, is_sound: bool) -> Situation:
+        situation = situation_of(self.store, self.holder.replica, own, is_sound)
+        if self.takes_older:
+            # From the beginning it would compute epochs that older code has published.
+            return replace(situation, changed=True)
+        return replace(situation, peers=[one for one in situation.peers if one.results_of == self.results_of])
 
     def _keep(self, own: Sequence[Standing]) -> Steps[None]:
         for stage, (at, time_steps) in enumerate(zip(own, self.time_steps, strict=True)):
@@ -188,6 +208,8 @@ class Recovery:
             yield Step(SWAP, partial(self.checkpoints.swap, stage, taken, keep_old=keep_old))
         if choice != SCRATCH:
             yield Step(TELL, partial(self._tell, "seeded", f"from {choice} at epoch {taken}"))
+        if self.takes_older:
+            yield Step(TELL, partial(self.store.set_fact, began_after(self.results_of), str(taken)))
 
     def _usable(self) -> list[Standing] | None:
         """Where the own checkpoints stand if they may be used: all of them or none."""
@@ -234,15 +256,27 @@ def prepare(
     settings: RunSettings,
     *,
     again: bool = False,
+    shape: Shape = KEPT_SHAPE,
 ) -> tuple[Path, ...]:
     """Put a checkpoint for each stage in place for this start and return their folders."""
     plan = graph.fingerprint()
     snapshots = _snapshots(spec, store, plan, version, len(graph.stages))
-    checkpoints = CheckpointFolders(spec.folder, len(graph.stages), snapshots, store, holder, plan, version)
+    checkpoints = CheckpointFolders(spec.folder, len(graph.stages), snapshots, store, holder, plan, version, shape)
     time_steps = [[step.id for step in stage.event_times] for stage in graph.stages]
     prefer_peer = spec.seed == "peer"
     recovery = Recovery(
-        store, holder, checkpoints, settings, plan, version, time_steps, prefer_peer, host=spec.host, again=again
+        store,
+        holder,
+        checkpoints,
+        settings,
+        plan,
+        version,
+        time_steps,
+        prefer_peer,
+        host=spec.host,
+        again=again,
+        results_of=spec.results_of,
+        takes_older=spec.takes_older,
     )
     run(recovery.steps())
     return checkpoints.folders

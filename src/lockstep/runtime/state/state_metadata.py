@@ -97,6 +97,27 @@ def relocate(checkpoint: Path) -> None:
             _replace(path, f"{version}\n{json.dumps(note, separators=(',', ':'))}")
 
 
+def note_partitions(checkpoint: Path, batch: int) -> None:
+    """Make the notes say in how many partitions the state is at ``batch``, after it was laid out anew.
+
+    Spark leaves the notes as they were, and its own reader of state goes by them. An operator that has one partition
+    whatever the number (totals over everything) keeps it.
+    """
+    for operator in state_operators(checkpoint, batch):
+        folder = checkpoint / "state" / str(operator.number)
+        count = sum(_has_version(path, batch + 1) for path in folder.iterdir() if path.name.isdigit())
+        path = _note_of(folder / "_metadata", batch)
+        version, note = _read(path)
+        for store in note["stateStoreInfo"]:
+            store["numPartitions"] = count
+        _replace(path, f"{version}\n{json.dumps(note, separators=(',', ':'))}")
+
+
+def _has_version(partition: Path, version: int) -> bool:
+    """Whether a partition, in whichever of its stores, has files of a version."""
+    return any(partition.rglob(f"{version}.zip")) or any(partition.rglob(f"{version}.changelog"))
+
+
 def _operator(folder: Path, batch: int) -> StateOperator:
     _, note = _read(_note_of(folder / "_metadata", batch))
     info = note["operatorInfo"]

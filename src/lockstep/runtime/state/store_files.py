@@ -15,7 +15,7 @@ from pathlib import Path
 from lockstep.runtime.state.checksums import fault_of
 
 _NUMBERED = re.compile(r"(\d+)\.(zip|changelog)")
-_NAMED = (("sstFiles", "dfsSstFileName", "SSTs"), ("logFiles", "dfsLogFileName", "logs"))
+NAMED = (("sstFiles", "dfsSstFileName", "SSTs"), ("logFiles", "dfsLogFileName", "logs"))
 """In a base's note: the list of files, the field with a file's name, and the folder it is in."""
 
 
@@ -45,7 +45,7 @@ def named_by(base: Path) -> list[tuple[Path, int]]:
         note = json.loads(archive.read("metadata").decode().partition("\n")[2])
     return [
         (base.parent / folder / one[field], int(one["sizeBytes"]))
-        for files, field, folder in _NAMED
+        for files, field, folder in NAMED
         for one in note.get(files) or ()
     ]
 

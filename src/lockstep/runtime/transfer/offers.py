@@ -100,7 +100,7 @@ class Offers:
         self._now_s = now_s
         self._offers: dict[str, Offer] = {}
         self._mutex = threading.Lock()
-        self._home, self._held = _own_folder(folder)
+        self._home, self._held = own_folder(folder)
 
     def ask(self, name: str, wanted: Wanted) -> Offer:
         """Begin to take a snapshot, unless that was begun before: a question may come twice. Refused with LS0666."""
@@ -231,7 +231,7 @@ def _size(folder: Path) -> int:
     return found
 
 
-def _own_folder(folder: Path) -> tuple[Path, IO[bytes]]:
+def own_folder(folder: Path) -> tuple[Path, IO[bytes]]:
     """A folder that is this process's as long as it lives; those of processes that do not live are removed.
 
     A lock tells, not a process id: ids are used again.

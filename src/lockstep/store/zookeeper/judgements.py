@@ -49,6 +49,8 @@ class ZookeeperJudgements(Part):
 
     def add_observed(self, epoch: int, newest_us: Mapping[str, int | None]) -> None:
         """Keep the highest event time that an epoch's records had, per ``event_time`` step; the first wins."""
+        if not newest_us:
+            return  # a job without event time: that is what a reader finds anyway
         call, path = self._call(), self._at("observed", epoch)
         while True:
             found = call.look(path)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from lockstep.store.protocols import Entry, Holder, Item
-from lockstep.store.sealing_rules import check_follows, from_text, may_not_seal, not_onward, to_text
+from lockstep.store.sealing_rules import check_beginning, check_follows, from_text, may_not_seal, not_onward, to_text
 from lockstep.store.zookeeper.client import Call, Node, change, check, create, delete
 from lockstep.store.zookeeper.nodes import node_name, packed, unpacked
 from lockstep.store.zookeeper.part import Part
@@ -75,6 +75,28 @@ class ZookeeperLedger(Part):
                 return entry
             if outcome.at >= len(acts):
                 self._refused_item(call, proposal.epoch, items[outcome.at - len(acts)], outcome.reason)
+            call.again()
+
+    def begin_at(self, entries: Sequence[Entry], items: Sequence[Item]) -> None:
+        """Begin an empty ledger with these entries; the items come before, where nobody looks for them yet."""
+        call = self._call()
+        for source in {item.source for item in items}:
+            call.make(self._at("items", node_name(source)))
+        for item in items:
+            call.make(self._item(item.source, item.position), packed(item.body))
+        while True:
+            head, version = self._head(call)
+            if head is not None and head.epoch == entries[-1].epoch and self.floor() == entries[0].epoch:
+                return  # the answer of an earlier try was lost
+            check_beginning(head, entries)
+            floor = call.value(self._at("floor"))
+            acts = [
+                change(self._at("head"), str(entries[-1].epoch).encode(), version),
+                change(self._at("floor"), str(entries[0].epoch).encode(), floor.version),
+                *(create(self._at("entries", entry.epoch), packed(vars(entry))) for entry in entries),
+            ]
+            if call.put(*acts).done:
+                return
             call.again()
 
     def wait(self, epoch: int, timeout_s: float) -> Entry | None:

@@ -2,7 +2,7 @@
 
 The queue is bounded: while the ensemble is away the oldest of it is dropped, and counted. A word that replaces an older
 one of the same kind takes its place in the queue. Whoever reads a kind here waits until what this process wrote of that
-kind is there.
+kind is there. That kind is written first then: an epoch may wait for it, and much queues in a pause of the ensemble.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class Outbox:
         if self._pid != os.getpid():
             return
         with self._changed:
+            self._awaited.append(kind)
             self._changed.wait_for(lambda: not self._has(kind), timeout=patience_s())
+            self._awaited.remove(kind)
 
     def end(self) -> None:
         """Write what is left, at most the caller's patience, and end the thread."""
@@ -76,6 +78,8 @@ class Outbox:
     def _begin_anew(self) -> None:
         self._pid = os.getpid()
         self._queue: OrderedDict[Key, Callable[[], None]] = OrderedDict()
+        self._awaited: list[str] = []
+        """Kinds that somebody waits for."""
         self._changed = threading.Condition()
         self._thread = None
         self._doing = ""
@@ -87,13 +91,19 @@ class Outbox:
         waiting = {one for one, _ in self._queue} | ({self._doing} if self._doing else set())
         return kind in waiting if kind else bool(waiting)
 
+    def _next(self) -> Key:
+        """The oldest of a kind that somebody waits for, or else the oldest."""
+        awaited = (key for key in self._queue if key[0] in self._awaited)
+        return next(awaited, None) or next(iter(self._queue), ("", ""))
+
     def _work(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: bool(self._queue) or self._ending, timeout=IDLE_S)
                 if self._ending:
                     return
-                key, act = self._queue.popitem(last=False) if self._queue else (("", ""), self._on_idle)
+                key = self._next()
+                act = self._queue.pop(key, self._on_idle)
                 self._doing = key[0]
             done = _is_done(act)
             with self._changed:
