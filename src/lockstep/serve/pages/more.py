@@ -14,6 +14,18 @@ from lockstep.serve.pages.parts import Column, ago, figures, link, path, section
 
 DECISIONS_SHOWN = 50
 INPUTS_SHOWN = 12
+_POLICY = (
+    "scaling",
+    "tolerance",
+    "max_gap_s",
+    "gaps_per_month",
+    "replicas_min",
+    "replicas_max",
+    "partitions_min",
+    "partitions_max",
+    "budget_cores",
+)
+"""What people set most; the others are in lockstep.toml."""
 
 
 def state_page(look: Look, asked: Mapping[str, str], answer: Child, *, available: bool) -> Page:
@@ -74,22 +86,41 @@ def savepoints_page(look: Look, savepoints: Sequence[Mapping[str, Any]] | None) 
     return Page(f"Savepoints of {look.job}", sections, look.job, "savepoints", path("jobs", look.job, "savepoints"))
 
 
-def policy_page(look: Look, policy: Mapping[str, Any]) -> Page:
-    """What the job decides by itself: what it is told, what is known of failures, each decision and why."""
-    shown = [one for one in policy.items() if isinstance(one[1], str | int | float | bool)]
+def policy_page(look: Look, policy: Mapping[str, Any], memory: Mapping[str, Any]) -> Page:
+    """What the job decides by itself: what it is told, what is known of failures, each decision and why.
+
+    ``policy`` are its settings, ``memory`` is what it has learned, as the store keeps it.
+    """
+    shown = [(name, policy[name]) for name in _POLICY if name in policy]
     pairs: list[tuple[str, Child, Child]] = [(name.replace("_", " "), str(value), None) for name, value in shown]
     told = figures(pairs) if pairs else el("p", "No policy is set.", class_="quiet")
     return Page(
         f"Policy of {look.job}",
-        [headline(look), section("policy", "What it is told", told), _failures(look), _decisions(look)],
+        [headline(look), section("policy", "What it is told", told), _failures(look, memory), _decisions(look)],
         look.job,
         "policy",
         path("jobs", look.job, "policy"),
     )
 
 
-def _failures(look: Look) -> Html:
-    """How often each replica was lost in this run, and how long the last one took to come back."""
+def _rates(memory: Mapping[str, Any]) -> Html | None:
+    """Failures by cause as the policy remembers them, forgotten over a day."""
+    day = dict(dict(dict(memory.get("tolerance") or {}).get("rates") or {}).get("day") or {})
+    rows: list[Sequence[Child]] = [
+        (cause, f"{failures:.1f}", f"{hours:.1f}", f"{failures / hours:.2f}" if hours else "–")
+        for cause, (failures, hours) in sorted(day.items())
+    ]
+    columns = (
+        Column("Cause"),
+        Column("Remembered", number=True),
+        Column("In hours of replicas", number=True),
+        Column("An hour", number=True),
+    )
+    return table("Failures that the policy remembers", columns, rows) if rows else None
+
+
+def _failures(look: Look, memory: Mapping[str, Any]) -> Html:
+    """How often each replica was lost in this run, how long it took to come back, and what is remembered of causes."""
     columns = (Column("Replica"), Column("Restarts", number=True), Column("Last recovery", number=True))
     rows: list[Sequence[Child]] = [
         (
@@ -99,7 +130,8 @@ def _failures(look: Look) -> Html:
         )
         for one in look.overview.health.replicas
     ]
-    return section("failures", "Failures in this run", table("Failures", columns, rows, "No replica has run."))
+    body = table("Failures", columns, rows, "No replica has run.")
+    return section("failures", "Failures", body, _rates(memory))
 
 
 def _decisions(look: Look) -> Html:

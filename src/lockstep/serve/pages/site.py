@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ Savepoints = Callable[[Service, str], Sequence[Mapping[str, Any]]]
 """(service, job) -> {"name", "epoch", "made_us", "note"} of each."""
 STATE_QUERY: StateQuery | None = None
 SAVEPOINTS: Savepoints | None = None
+POLICY_MEMORY = "policy"
+"""Fact: what the policy has learned."""
 _NUMBER_DIGITS_MAX = 15
 
 
@@ -48,7 +51,7 @@ class Site:
             "events": self._events,
             "state": self._state,
             "savepoints": lambda look, _query: self._savepoints(look),
-            "policy": lambda look, _query: policy_page(look, _policy(look)),
+            "policy": lambda look, _query: self._policy(look),
         }
 
     def page(self, path: str, query: Query) -> Page:
@@ -135,14 +138,15 @@ class Site:
     def _savepoints(self, look: Look) -> Page:
         return savepoints_page(look, None if SAVEPOINTS is None else SAVEPOINTS(self._service, look.job))
 
+    def _policy(self, look: Look) -> Page:
+        told = dict(look.order.settings.get("policy") or {}) if look.order is not None else {}
+        learned = json.loads(self._service.store(look.job).fact(POLICY_MEMORY) or "{}")
+        return policy_page(look, told, learned)
+
 
 def no_page(what: str) -> ServiceError:
     """There is nothing at an address."""
     return ServiceError("LS0783", f"there is no page {what[:100]!r}", hint="the list of jobs is at /.")
-
-
-def _policy(look: Look) -> Mapping[str, Any]:
-    return dict(look.order.settings.get("policy") or {}) if look.order is not None else {}
 
 
 def _is_number(text: str) -> bool:
