@@ -164,6 +164,10 @@ def test_a_submitted_job_outlives_its_service_and_its_coordinator(tmp_path: Path
     wait_until(lambda: client.describe(JOB).state == "healthy", "the replica to be adopted")
     assert [(one.pid, one.restarts) for one in client.replicas(JOB)] == [(one.pid, 0) for one in before.replicas]
 
+    asked = client.rescale(JOB, replicas=2)
+    assert client.wait(JOB, asked.number, PATIENCE_S).state == "done"
+    assert [one.replica for one in client.replicas(JOB)] == ["r0", "r1"]
+
     assert client.stop(JOB).wanted is False
     wait_until(lambda: client.describe(JOB).coordinator is None, "the job to stop")
     wait_until(lambda: not leftovers(job_folder(tmp_path / ".lockstep", JOB)), "its processes to end")

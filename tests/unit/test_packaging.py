@@ -21,7 +21,13 @@ EXTRAS = {
     for text in wanted
 }
 """Imported where they are needed, never at the top."""
-BROUGHT_ALONG = {"py4j": "pyspark", "botocore": "boto3"}
+BROUGHT_ALONG = {
+    "py4j": "pyspark",
+    "botocore": "boto3",
+    "pydantic_core": "pydantic",
+    "starlette": "fastapi",
+    "anyio": "fastapi",
+}
 """Modules of packages that another one is made of: they have no version of their own."""
 NOT_IMPORTED = {"pandas", "protobuf"}
 """PySpark needs them and does not say so."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
 from types import ModuleType
@@ -281,6 +281,43 @@ class Client:
         'rollback'
         """
         return self._one(models.Operation, "POST", f"/jobs/{job}/operations/{number}/{wish}")
+
+    def savepoints(self, job: str) -> list[models.Savepoint]:
+        """The savepoints of a job, oldest first.
+
+        >>> client.savepoints("logins")
+        []
+        """
+        return _parsed(list[models.Savepoint], self._ask("GET", f"/jobs/{job}/savepoints"))
+
+    def take_savepoint(self, job: str, name: str, *, pinned: bool = True) -> models.Savepoint:
+        """Keep the state of a job under a name; it is whole and checked when this returns."""
+        body = {"name": name, "pinned": pinned}
+        answer = self._ask("POST", f"/jobs/{job}/savepoints", json=body, timeout_s=_SUBMIT_TIMEOUT_S)
+        return _parsed(models.Savepoint, answer)
+
+    def delete_savepoint(self, job: str, name: str) -> None:
+        """Forget a savepoint."""
+        self._ask("DELETE", f"/jobs/{job}/savepoints/{name}")
+
+    def state_steps(self, job: str) -> dict[str, str]:
+        """The steps that keep state, and why one of them cannot be asked for it ("" if it can)."""
+        return _parsed(dict[str, str], self._ask("GET", f"/jobs/{job}/state"))
+
+    def state(
+        self,
+        job: str,
+        step: str,
+        *,
+        key: Sequence[str] | None = None,
+        first: str | None = None,
+        last: str | None = None,
+        limit: int = 100,
+        savepoint: str | None = None,
+    ) -> models.StateRows:
+        """What a step keeps while the job runs: for a key, for a range of the key's first part, or for all."""
+        query = {"key": list(key or []), "first": first, "last": last, "limit": limit, "savepoint": savepoint}
+        return self._one(models.StateRows, "GET", f"/jobs/{job}/state/{step}", query)
 
     def stop(self, job: str) -> models.Asked:
         """End a job after the epochs under way. It is over when ``describe(job).coordinator`` is None.

@@ -11,16 +11,18 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lockstep.clock import wall_us
+from lockstep.control import savepoints as kept_ones
 from lockstep.control.coordinate import LOG
 from lockstep.control.operations.book import unknown as unknown_operation
 from lockstep.control.operations.model import Operation, Wish
 from lockstep.control.overview import RUN_BEGAN
+from lockstep.control.state_query import StateQueries, Wanted
 from lockstep.control.verbs import PLAINLY, JobVerbs, Manner
 from lockstep.errors import ServiceError, StoreError
 from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run, note_desired
@@ -31,6 +33,7 @@ from lockstep.serve.limits import Limits
 from lockstep.serve.service import Service, unknown_job
 from lockstep.store.dead_letters import journal_name
 from lockstep.store.journal import JOURNALS_FOLDER
+from lockstep.store.names import checked_name
 from lockstep.store.opening import embedded_folder
 
 COORDINATOR = "coordinator"
@@ -47,9 +50,12 @@ class Desk:
         self.limits = limits or Limits()
         self._ingestion = Ingestion(service, self.limits)
         self._submitting = threading.Lock()
+        self._states: dict[str, StateQueries] = {}
+        self._states_lock = threading.Lock()
 
     def close(self) -> None:
         """Give everything back."""
+        self._forget_states(*self._states)
         self._ingestion.close()
         self.service.close()
 
@@ -165,6 +171,39 @@ class Desk:
             time.sleep(LOOK_S)
         return found
 
+    def savepoints(self, job: str) -> list[models.Savepoint]:
+        """The savepoints of a job on this host, oldest first."""
+        return [views.savepoint(one) for one in kept_ones.list_savepoints(self._place(job))]
+
+    def take_savepoint(self, job: str, name: str, *, pinned: bool = True) -> models.Savepoint:
+        """Keep the state of a job under a name; it is whole and checked when this returns."""
+        return views.savepoint(kept_ones.take(self._place(job), name, pinned=pinned))
+
+    def delete_savepoint(self, job: str, name: str) -> None:
+        """Forget a savepoint."""
+        kept_ones.delete(self._place(job), name)
+
+    def state_steps(self, job: str) -> dict[str, str]:
+        """The steps that keep state, and why one of them cannot be asked for it ("" if it can)."""
+        return self._state(job).steps()
+
+    def state(
+        self,
+        job: str,
+        step: str,
+        *,
+        key: Sequence[str] | None = None,
+        first: str | None = None,
+        last: str | None = None,
+        limit: int = 100,
+        savepoint: str | None = None,
+    ) -> models.StateRows:
+        """What a step keeps: for a key, for a range of the key's first part, or for all."""
+        # A name alone: what the command line takes as a path must not come from elsewhere.
+        named = f"{job}/{checked_name('savepoint', savepoint)}" if savepoint else None
+        wanted = Wanted(tuple(key) if key else None, first, last, limit)
+        return views.state_rows(self._state(job).ask(step, wanted, savepoint=named))
+
     def stop(self, job: str) -> models.Asked:
         """End a job after the epochs under way."""
         self.service.verbs(job).stop()
@@ -197,6 +236,7 @@ class Desk:
                 why="its store is one that several hosts share, and each of them has a folder of the job.",
                 hint=f"remove its node below {self.service.address}, and .lockstep/jobs/{job} on each host.",
             )
+        self._forget_states(job)
         self.service.forget(job)
         # Out of the way in one act: half a job is none.
         aside = self.service.home / "deleted" / job
@@ -229,6 +269,22 @@ class Desk:
     def ingest(self, journal: str, body: bytes, key: str = "") -> models.Ingested:
         """Append JSON lines to a journal; on disk when this returns."""
         return self._ingestion.append(journal, body, key)
+
+    def _place(self, job: str) -> kept_ones.Place:
+        self.service.store(job)  # LS0760 if there is no such job: opening its store would make one
+        return kept_ones.Place(self.service.home, self.service.address, job, self.service.settings)
+
+    def _state(self, job: str) -> StateQueries:
+        place = self._place(job)
+        with self._states_lock:
+            if job not in self._states:
+                self._states[job] = StateQueries(place)
+            return self._states[job]
+
+    def _forget_states(self, *jobs: str) -> None:
+        with self._states_lock:
+            for held in [self._states.pop(job) for job in jobs if job in self._states]:
+                held.close()
 
     def _wanted(self, job: str) -> models.Asked:
         store = self.service.store(job)

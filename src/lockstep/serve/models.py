@@ -246,6 +246,39 @@ class Plan(_Answer):
     physical: PhysicalPlan
 
 
+class Savepoint(_Answer):
+    """The state of a job, kept under a name on this host."""
+
+    name: str
+    id: str
+    epoch: int
+    taken_us: int
+    bytes: int
+    pinned: bool
+    """Whether what comes after it is kept, too."""
+    folder: str
+
+
+class SavepointRequest(_Question):
+    """A savepoint that is asked for."""
+
+    name: str = Field(min_length=1, max_length=100)
+    pinned: bool = True
+
+
+class StateRows(_Answer):
+    """What a step keeps, after an epoch."""
+
+    job: str
+    step: str
+    epoch: int
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    """Times in ISO 8601, decimals as text, bytes in hexadecimal."""
+    more: bool
+    """Whether there were more rows than were asked for."""
+
+
 class Log(_Answer):
     """The end of a log."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from lockstep.credentials import without_secrets
 from lockstep.errors import LockstepError, ServiceError, StoreError
 
 MEDIA_TYPE = "application/problem+json"
@@ -19,6 +22,14 @@ STATUSES: Mapping[str, int] = {
     "LS0410": 404,
     "LS0411": 422,
     "LS0610": 409,
+    "LS0720": 409,
+    "LS0721": 409,
+    "LS0722": 404,
+    "LS0724": 507,
+    "LS0725": 409,
+    "LS0731": 404,
+    "LS0733": 422,
+    "LS0734": 404,
     "LS0740": 409,
     "LS0741": 404,
     "LS0742": 404,
@@ -88,3 +99,12 @@ async def on_http_error(_request: Request, error: Exception) -> Response:
         return problem(error.__cause__)  # it happened while the body was read
     said = ServiceError("LS0778", str(error.detail), hint="/openapi.json lists what there is.")
     return problem(said, error.status_code, error.headers)
+
+
+async def on_crash(_request: Request, error: Exception) -> Response:
+    """For the app: what nobody expected. Whoever asked is told that much, whoever runs the service the rest."""
+    sys.stderr.write(without_secrets("".join(traceback.format_exception(error))))
+    said = ServiceError(
+        "LS0779", "the service failed unexpectedly", hint="the traceback is where `lockstep serve` writes its errors."
+    )
+    return problem(said, 500)

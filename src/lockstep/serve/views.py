@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from lockstep.control.drawing import drawing
 from lockstep.control.health import ReplicaHealth
 from lockstep.control.operations import model as operations
 from lockstep.control.overview import Overview, spares
+from lockstep.control.savepoints import Kept
+from lockstep.control.state_query import QueryResult
 from lockstep.control.verbs import PARTITIONS
 from lockstep.credentials import is_secret, without_secrets
 from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run
@@ -216,6 +220,32 @@ def plan(store: Store, order: DesiredRun | None) -> models.Plan:
                 for one in said
             ],
         ),
+    )
+
+
+def savepoint(kept: Kept) -> models.Savepoint:
+    """A savepoint in a list."""
+    one = kept.savepoint
+    return models.Savepoint(
+        name=one.name,
+        id=one.id,
+        epoch=one.epoch,
+        taken_us=one.taken_us,
+        bytes=one.size,
+        pinned=kept.pinned,
+        folder=str(kept.folder),
+    )
+
+
+def state_rows(found: QueryResult) -> models.StateRows:
+    """Rows of state, with values that JSON has."""
+    return models.StateRows(
+        job=found.job,
+        step=found.step,
+        epoch=found.epoch,
+        columns=list(found.columns),
+        rows=to_jsonable_python(found.rows, bytes_mode="hex", serialize_unknown=True),
+        more=found.more,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.clock import US_PER_S
+from lockstep.serve.desk import Desk
 from lockstep.serve.pages import live
 from lockstep.serve.pages.frame import Page
 from lockstep.serve.pages.live import LivePages
@@ -45,7 +46,7 @@ def test_a_page_gets_all_sections_at_first_and_then_those_that_changed(
 ) -> None:
     monkeypatch.setattr(live, "RENDER_EVERY_S", 0.0)
     monkeypatch.setattr(live, "LOOK_S", 0.0)
-    pages = LivePages(Site(service))
+    pages = LivePages(Site(Desk(service)))
     gone = False
 
     async def is_gone() -> bool:
@@ -71,7 +72,7 @@ def test_a_page_gets_all_sections_at_first_and_then_those_that_changed(
 def test_twenty_viewers_of_a_page_cost_one_look_and_one_rendering_a_second(
     made: MadeUp, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = Site(service)
+    site = Site(Desk(service))
     rendered: list[str] = []
     page = site.page
 
@@ -101,7 +102,7 @@ def test_twenty_viewers_of_a_page_cost_one_look_and_one_rendering_a_second(
 def test_beyond_the_limit_nobody_is_kept_up_to_date(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "VIEWERS_MAX", 0)
     with pytest.raises(Exception, match="LS0784"):
-        LivePages(Site(service)).check_room()
+        LivePages(Site(Desk(service))).check_room()
 
 
 def test_every_section_has_an_id_that_the_script_finds() -> None:

@@ -11,8 +11,10 @@ from starlette.testclient import TestClient
 from lockstep.control.operations.book import OperationBook
 from lockstep.runtime.desired_run import LEASE, last_run, note_stopped
 from lockstep.runtime.steering import steering
+from lockstep.serve.app import create_app
 from lockstep.serve.service import Service
 from lockstep.store.protocols import Store
+from tests.unit.serve.conftest import LOCAL
 
 JOBS = "/api/v1/jobs"
 JOB = f"{JOBS}/logins"
@@ -195,3 +197,25 @@ def test_events_come_in_pages(http: TestClient) -> None:
 def test_the_service_says_that_it_lives(http: TestClient) -> None:
     assert http.get("/healthz").json()["status"] == "ok"
     assert http.get("/readyz").json() == {"status": "ready", "jobs": 1}
+
+
+def test_savepoints_and_state_are_refused_where_there_is_none(http: TestClient) -> None:
+    assert http.get(f"{JOB}/savepoints").json() == []
+    problem(http.get(f"{JOBS}/nobody/savepoints"), 404, "LS0760")
+    problem(http.post(f"{JOB}/savepoints", json={"name": "../one"}), 422, "LS0411")
+    problem(http.delete(f"{JOB}/savepoints/one"), 404, "LS0722")
+    problem(http.get(f"{JOB}/state"), 404, "LS0734")
+    problem(http.get(f"{JOB}/state/totals?key=ann"), 404, "LS0734")
+    problem(http.get(f"{JOB}/state/totals?savepoint=../../etc"), 422, "LS0411")
+
+
+def test_what_nobody_expected_is_a_problem_too_and_tells_nothing_of_the_inside(
+    service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> list[str]:
+        raise RuntimeError("the inside")
+
+    with TestClient(create_app(service), base_url=LOCAL, raise_server_exceptions=False) as client:
+        monkeypatch.setattr(service, "jobs", broken)
+        said = problem(client.get(JOBS), 500, "LS0779")
+    assert "the inside" not in str(said) and "the inside" in capsys.readouterr().err

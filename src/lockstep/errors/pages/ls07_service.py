@@ -127,4 +127,10 @@ stays in the job's store: whoever coordinates next carries it out, unless its de
 The service has no such path, or not for this method. /openapi.json lists all of them, and so does
 docs/reference/rest.md.""",
     ),
+    "LS0779": Page(
+        "The service failed unexpectedly",
+        """\
+An error that nobody expected, which is a fault of Lockstep. The traceback is on the standard error of
+`lockstep serve`; the service and its jobs go on.""",
+    ),
 }

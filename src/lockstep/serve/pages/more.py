@@ -7,12 +7,15 @@ from typing import Any
 
 from lockstep.errors import LockstepError
 from lockstep.serve.looks.look import Look
+from lockstep.serve.models import Savepoint, StateRows
 from lockstep.serve.pages.frame import Page
 from lockstep.serve.pages.job import headline
 from lockstep.serve.pages.markup import Child, Html, el
-from lockstep.serve.pages.parts import Column, ago, figures, link, path, section, shortened, table
+from lockstep.serve.pages.parts import Column, ago, bytes_text, figures, link, path, section, shortened, table
 
 DECISIONS_SHOWN = 50
+ROWS_SHOWN = 100
+SAVEPOINTS_SHOWN = 100
 INPUTS_SHOWN = 12
 _POLICY = (
     "scaling",
@@ -28,24 +31,24 @@ _POLICY = (
 """What people set most; the others are in lockstep.toml."""
 
 
-def state_page(look: Look, asked: Mapping[str, str], answer: Child, *, available: bool) -> Page:
-    """State by key: a form, and what was found for what it asked last."""
-    steps = [s["id"] for s in (look.graph or {}).get("steps", ()) if s.get("stateful")]
-    if not available:
-        said: Child = el("p", "This release cannot look into state from outside.", class_="quiet")
-    elif not steps:
-        said = el("p", "No step of this job keeps state.", class_="quiet")
-    else:
-        said = el("div", _state_form(look.job, steps, asked), answer)
-    return Page(f"State of {look.job}", [headline(look), section("state", "State by key", said)], look.job, "state")
+def state_page(look: Look, steps: Mapping[str, str], asked: Mapping[str, str], answer: Child) -> Page:
+    """State by key: a form, and what was found for what it asked last. ``steps``: why one cannot be asked, or ""."""
+    can = [step for step, why in steps.items() if not why]
+    cannot = [el("li", el("b", step), f": {why}") for step, why in steps.items() if why]
+    none = el("p", "No step of this job keeps state.", class_="quiet") if not steps and not answer else None
+    form = _state_form(look.job, can, asked) if can else None
+    others = el("ul", cannot, class_="plain-list quiet") if cannot else None
+    body = section("state", "State by key", form, none, answer, others)
+    return Page(f"State of {look.job}", [headline(look), body], look.job, "state")
 
 
 def _state_form(job: str, steps: Sequence[str], asked: Mapping[str, str]) -> Html:
     options = [el("option", step, value=step, selected=asked.get("step") == step) for step in steps]
+    key = el("input", name="key", value=asked.get("key", ""), required=True, autocomplete="off")
     return el(
         "form",
         el("label", "Step", el("select", options, name="step")),
-        el("label", "Key", el("input", name="key", value=asked.get("key", ""), required=True, autocomplete="off")),
+        el("label", "Key", key, el("small", "parts of it separated by commas")),
         el("button", "Look it up", type="submit"),
         method="get",
         action=path("jobs", job, "state"),
@@ -53,35 +56,40 @@ def _state_form(job: str, steps: Sequence[str], asked: Mapping[str, str]) -> Htm
     )
 
 
-def state_rows(rows: Sequence[Mapping[str, Any]], epoch: int) -> Html:
+def state_rows(found: StateRows) -> Html:
     """What was found, as of an epoch."""
-    names = list(rows[0]) if rows else []
-    body = table(
-        "State",
-        [Column(name) for name in names],
-        [[shortened(str(row.get(name)), 300) for name in names] for row in rows],
-        "There is no state for this key.",
+    rows = [[shortened(str(row.get(name)), 300) for name in found.columns] for row in found.rows]
+    body = table("State", [Column(name) for name in found.columns], rows, "There is no state for this key.")
+    more = f" There is more than these {len(rows)} rows." if found.more else ""
+    return el("div", body, el("p", f"As of epoch {found.epoch:,}.{more}", class_="quiet"))
+
+
+def trouble(error: LockstepError) -> Html:
+    """What went wrong, inside a page that goes on."""
+    said = " ".join(filter(None, (f"{error.code} {error.fact}.", error.why, error.hint)))
+    return el("p", shortened(said, 500), class_="quiet")
+
+
+def savepoints_page(look: Look, savepoints: Sequence[Savepoint]) -> Page:
+    """Snapshots with a name."""
+    columns = (
+        Column("Name"),
+        Column("Epoch", number=True),
+        Column("Taken"),
+        Column("Size", number=True),
+        Column("What comes after it"),
     )
-    return el("div", body, el("p", f"As of epoch {epoch:,}.", class_="quiet"))
-
-
-def savepoints_page(look: Look, savepoints: Sequence[Mapping[str, Any]] | None) -> Page:
-    """Snapshots with a name. None: this release keeps none."""
-    if savepoints is None:
-        body: Html = el("p", "This release cannot keep savepoints.", class_="quiet")
-    else:
-        columns = (Column("Name"), Column("Epoch", number=True), Column("Made"), Column("Notes"))
-        rows: list[Sequence[Child]] = [
-            (
-                str(one.get("name", "")),
-                f"{int(one.get('epoch', 0)):,}",
-                ago(int(one["made_us"]), look.at_us) if one.get("made_us") else "–",
-                shortened(str(one.get("note", "")), 200),
-            )
-            for one in savepoints
-        ]
-        hint = f"There are none. lockstep savepoint NAME makes one of {look.job}."
-        body = table("Savepoints", columns, rows, hint)
+    rows: list[Sequence[Child]] = [
+        (
+            one.name,
+            f"{one.epoch:,}",
+            ago(one.taken_us, look.at_us),
+            bytes_text(one.bytes),
+            "kept" if one.pinned else "–",
+        )
+        for one in reversed(savepoints[-SAVEPOINTS_SHOWN:])
+    ]
+    body = table("Savepoints", columns, rows, f"There are none. lockstep savepoint NAME takes one of {look.job}.")
     sections = [headline(look), section("savepoints", "Savepoints", body)]
     return Page(f"Savepoints of {look.job}", sections, look.job, "savepoints", path("jobs", look.job, "savepoints"))
 

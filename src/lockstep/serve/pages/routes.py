@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from lockstep.control.verbs import Manner
 from lockstep.errors import LockstepError
+from lockstep.serve.desk import Desk
 from lockstep.serve.monitoring.metrics import Metrics
 from lockstep.serve.pages import confirm
 from lockstep.serve.pages.forms import COOKIE, FIELD, KEY_FIELD, FormTokens
@@ -39,9 +40,9 @@ _FORM_BYTES_MAX = 10_000
 _STATUSES = {"LS0780": 403, "LS0781": 422, "LS0782": 404, "LS0783": 404, "LS0784": 503}
 
 
-def page_routes(service: Service) -> Sequence[BaseRoute]:
+def page_routes(desk: Desk) -> Sequence[BaseRoute]:
     """All pages of a service, and its metrics: both from the same looks at jobs."""
-    return _Pages(Site(service), service).routes()
+    return _Pages(Site(desk), desk.service).routes()
 
 
 class _Pages:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from lockstep.errors import LockstepError, ServiceError
+from lockstep.serve.desk import Desk
 from lockstep.serve.looks.look import Look
 from lockstep.serve.looks.shared import Looks
 from lockstep.serve.pages import confirm
@@ -16,20 +16,21 @@ from lockstep.serve.pages.frame import Page
 from lockstep.serve.pages.home import JOBS_SHOWN, jobs_page
 from lockstep.serve.pages.job import job_page
 from lockstep.serve.pages.markup import EMPTY, Child
-from lockstep.serve.pages.more import hosts_page, policy_page, savepoints_page, state_page, state_rows
+from lockstep.serve.pages.more import (
+    ROWS_SHOWN,
+    hosts_page,
+    policy_page,
+    savepoints_page,
+    state_page,
+    state_rows,
+    trouble,
+)
 from lockstep.serve.pages.operations import operation_page, operations_page
 from lockstep.serve.pages.plan import plan_page
 from lockstep.serve.pages.replicas import replicas_page
-from lockstep.serve.service import Service
 from lockstep.store.opening import announced_hosts
 
 Query = Mapping[str, str]
-StateQuery = Callable[[Service, str, str, str], tuple[Sequence[Mapping[str, Any]], int]]
-"""(service, job, step, key) -> rows, and the epoch that they are of."""
-Savepoints = Callable[[Service, str], Sequence[Mapping[str, Any]]]
-"""(service, job) -> {"name", "epoch", "made_us", "note"} of each."""
-STATE_QUERY: StateQuery | None = None
-SAVEPOINTS: Savepoints | None = None
 POLICY_MEMORY = "policy"
 """Fact: what the policy has learned."""
 _NUMBER_DIGITS_MAX = 15
@@ -38,10 +39,10 @@ _NUMBER_DIGITS_MAX = 15
 class Site:
     """The pages of one service."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self.looks = Looks(service)
-        service.on_close.append(self.looks.close)
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._service = desk, desk.service
+        self.looks = Looks(desk.service)
+        desk.service.on_close.append(self.looks.close)
         self._simple: Mapping[str, Callable[[Look, Query], Page]] = {
             "": lambda look, _query: job_page(look),
             "replicas": lambda look, _query: replicas_page(look),
@@ -126,17 +127,20 @@ class Site:
         return events_page(look, [one for one in events if one[0] < end], is_newest=is_newest)
 
     def _state(self, look: Look, query: Query) -> Page:
-        answer: Child = EMPTY
-        if STATE_QUERY is not None and query.get("key"):
-            try:
-                rows, epoch = STATE_QUERY(self._service, look.job, query.get("step", ""), query["key"])
-                answer = state_rows(rows, epoch)
-            except LockstepError as error:
-                answer = f"{error.fact}. {error.hint}"
-        return state_page(look, query, answer, available=STATE_QUERY is not None)
+        """Steps that keep state, and what one of them keeps for a key: its parts, separated by commas."""
+        steps: Mapping[str, str] = {}
+        try:
+            steps = self._desk.state_steps(look.job)
+            answer: Child = EMPTY
+            if query.get("key"):
+                key = [part.strip() for part in query["key"].split(",")]
+                answer = state_rows(self._desk.state(look.job, query.get("step", ""), key=key, limit=ROWS_SHOWN))
+        except LockstepError as error:
+            answer = trouble(error)
+        return state_page(look, steps, query, answer)
 
     def _savepoints(self, look: Look) -> Page:
-        return savepoints_page(look, None if SAVEPOINTS is None else SAVEPOINTS(self._service, look.job))
+        return savepoints_page(look, self._desk.savepoints(look.job))
 
     def _policy(self, look: Look) -> Page:
         told = dict(look.order.settings.get("policy") or {}) if look.order is not None else {}
