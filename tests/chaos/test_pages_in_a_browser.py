@@ -108,7 +108,8 @@ def rescaled(page: Page) -> None:
     assert "what will happen" in page.inner_text("#confirm")
     page.fill("input[name=replicas]", "1")
     page.click("#confirm button")
-    page.wait_for_url(f"**{JOB}/operations/1")
+    page.wait_for_selector("#operation, .notice")
+    assert page.url.endswith(f"{JOB}/operations/1"), page.inner_text("main")
     assert "rescale (replicas 1)" in page.inner_text("#operation")
     page.wait_for_selector("#operation .badge:text-is('done')", timeout=BOOT_S * 1000)
 

@@ -31,7 +31,8 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # Not "no-referrer": browsers then send forms without their origin, and the door refuses them.
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 ASSETS = {"pages.css": "text/css", "pages.js": "text/javascript"}
