@@ -136,7 +136,7 @@ def pictures(browser: Browser, address: str, folder: Path) -> None:
         context.close()
         # The few colours of a page in a table: a third of the bytes, and nothing is lost to the eye.
         with Image.open(shot) as picture:
-            picture.convert("RGB").quantize(128).save(shot, optimize=True)
+            picture.convert("RGB").quantize(255, Image.Quantize.MAXCOVERAGE).save(shot, optimize=True)
         assert shot.stat().st_size < SCREENSHOT_BYTES_MAX, f"{shot} is too large for the documents"
         if SCREENSHOTS:
             shutil.copyfile(shot, Path(SCREENSHOTS) / shot.name)
