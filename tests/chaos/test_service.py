@@ -147,6 +147,11 @@ def test_a_submitted_job_outlives_its_service_and_its_coordinator(tmp_path: Path
     before = client.describe(JOB)
     assert before.coordinator is not None and before.state == "healthy"
 
+    assert client.take_savepoint(JOB, "first").epoch <= client.describe(JOB).head_epoch
+    assert [one.name for one in client.savepoints(JOB)] == ["first"]
+    (step,) = client.state_steps(JOB)
+    assert {row["user"] for row in client.state(JOB, step).rows} <= {"", "ann"}
+
     services[-1].kill()
     services.append(Serving(tmp_path))
     client = services[-1].client

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lockstep.cli.output import to_stderr
-from lockstep.cli.project import project_of
+from lockstep.cli.service import JobName, ServiceUrl, chosen, opened
 from lockstep.errors import RunError
 
 _LOOK_S = 0.2
@@ -16,14 +16,13 @@ _LOOK_S = 0.2
 
 def stop(
     context: typer.Context,
-    job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="The job; not needed if there is only one.")
-    ] = None,
+    job: JobName = None,
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait until it has stopped.")
     ] = 60.0,
+    service: ServiceUrl = None,
 ) -> None:
-    """Stop a job after the epoch under way, from anywhere that reaches its store; `lockstep run` starts it again.
+    """Stop a job after the epoch under way, from anywhere that reaches it; `lockstep run` starts it again.
 
     [bold]Examples[/bold]
 
@@ -31,12 +30,11 @@ def stop(
 
       lockstep --project /srv/fraud stop fraud-alerts --timeout 120
     """
-    from lockstep.runtime.desired_run import LEASE, note_stopped
-
-    with project_of(context).open_store(job) as (name, store):
-        note_stopped(store)
+    with opened(context, service) as desk:
+        name = chosen(desk, job)
+        desk.stop(name)
         deadline_s = time.monotonic() + timeout_s
-        while (holder := store.holder(LEASE)) is not None:
+        while (holder := (seen := desk.describe(name)).coordinator) is not None:
             if time.monotonic() > deadline_s:
                 raise RunError(
                     "LS0688",
@@ -45,5 +43,4 @@ def stop(
                     hint=f"see `lockstep status {name}`; wait longer with --timeout, or end that process.",
                 )
             time.sleep(_LOOK_S)
-        head = store.head()
-        to_stderr(f"{name} has stopped" + (f" after epoch {head.epoch}" if head is not None else ""))
+        to_stderr(f"{name} has stopped" + (f" after epoch {seen.head_epoch}" if seen.head_epoch >= 0 else ""))

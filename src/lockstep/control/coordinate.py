@@ -20,8 +20,6 @@ from lockstep.store.home import job_folder
 from lockstep.store.opening import absolute, open_store
 from lockstep.store.protocols import Store
 
-LOG = "coordinator.log"
-"""In the job's folder."""
 ALREADY_RUNS = "LS0610"
 
 

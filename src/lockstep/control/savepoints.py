@@ -180,7 +180,7 @@ def _taken(place: Place, store: Store, name: str, *, pinned: bool, clock: Callab
 
 def _copied(place: Place, store: Store, fresh: Path, name: str, clock: Callable[[], int]) -> Savepoint:
     whose, stages = _state(place, store, fresh)
-    noted = read_fingerprint(fresh / stages[0].folder)
+    noted = read_fingerprint(fresh / stages[0].folder) if stages else None
     if noted is None:
         raise _nothing_yet(place.job)
     entries = store.entries(min(one.epoch for one in stages), max(one.epoch for one in stages))

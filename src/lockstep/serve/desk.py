@@ -14,15 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lockstep.agent.candidate import LOG
 from lockstep.clock import wall_us
-from lockstep.control import savepoints as kept_ones
-from lockstep.control.coordinate import LOG
 from lockstep.control.operations.book import unknown as unknown_operation
 from lockstep.control.operations.model import Operation, Wish
 from lockstep.control.overview import RUN_BEGAN
-from lockstep.control.state_query import StateQueries, Wanted
 from lockstep.control.verbs import PLAINLY, JobVerbs, Manner
 from lockstep.errors import ServiceError, StoreError
 from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run, note_desired
@@ -35,6 +33,10 @@ from lockstep.store.dead_letters import journal_name
 from lockstep.store.journal import JOURNALS_FOLDER
 from lockstep.store.names import checked_name
 from lockstep.store.opening import embedded_folder
+
+if TYPE_CHECKING:
+    from lockstep.control.savepoints import Place
+    from lockstep.control.state_query import StateQueries
 
 COORDINATOR = "coordinator"
 """The name of a coordinator's log, beside those of replicas."""
@@ -173,15 +175,21 @@ class Desk:
 
     def savepoints(self, job: str) -> list[models.Savepoint]:
         """The savepoints of a job on this host, oldest first."""
-        return [views.savepoint(one) for one in kept_ones.list_savepoints(self._place(job))]
+        from lockstep.control.savepoints import list_savepoints
+
+        return [views.savepoint(one) for one in list_savepoints(self._place(job))]
 
     def take_savepoint(self, job: str, name: str, *, pinned: bool = True) -> models.Savepoint:
         """Keep the state of a job under a name; it is whole and checked when this returns."""
-        return views.savepoint(kept_ones.take(self._place(job), name, pinned=pinned))
+        from lockstep.control.savepoints import take
+
+        return views.savepoint(take(self._place(job), name, pinned=pinned))
 
     def delete_savepoint(self, job: str, name: str) -> None:
         """Forget a savepoint."""
-        kept_ones.delete(self._place(job), name)
+        from lockstep.control.savepoints import delete
+
+        delete(self._place(job), name)
 
     def state_steps(self, job: str) -> dict[str, str]:
         """The steps that keep state, and why one of them cannot be asked for it ("" if it can)."""
@@ -199,6 +207,8 @@ class Desk:
         savepoint: str | None = None,
     ) -> models.StateRows:
         """What a step keeps: for a key, for a range of the key's first part, or for all."""
+        from lockstep.control.state_query import Wanted
+
         # A name alone: what the command line takes as a path must not come from elsewhere.
         named = f"{job}/{checked_name('savepoint', savepoint)}" if savepoint else None
         wanted = Wanted(tuple(key) if key else None, first, last, limit)
@@ -270,11 +280,16 @@ class Desk:
         """Append JSON lines to a journal; on disk when this returns."""
         return self._ingestion.append(journal, body, key)
 
-    def _place(self, job: str) -> kept_ones.Place:
+    def _place(self, job: str) -> Place:
+        # Imported late, like all that has to do with checkpoints: it loads PySpark, and `lockstep list` needs none.
+        from lockstep.control.savepoints import Place
+
         self.service.store(job)  # LS0760 if there is no such job: opening its store would make one
-        return kept_ones.Place(self.service.home, self.service.address, job, self.service.settings)
+        return Place(self.service.home, self.service.address, job, self.service.settings)
 
     def _state(self, job: str) -> StateQueries:
+        from lockstep.control.state_query import StateQueries
+
         place = self._place(job)
         with self._states_lock:
             if job not in self._states:

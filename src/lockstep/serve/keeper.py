@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from lockstep.agent.candidate import LOG
 from lockstep.agent.processes import opened_log
-from lockstep.control.coordinate import LOG
 from lockstep.control.run import SUBMITTED, kept_by
 from lockstep.errors import LockstepError
 from lockstep.runtime.desired_run import LEASE, wanted_run

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
@@ -14,14 +14,16 @@ from lockstep.control.drawing import drawing
 from lockstep.control.health import ReplicaHealth
 from lockstep.control.operations import model as operations
 from lockstep.control.overview import Overview, spares
-from lockstep.control.savepoints import Kept
-from lockstep.control.state_query import QueryResult
 from lockstep.control.verbs import PARTITIONS
 from lockstep.credentials import is_secret, without_secrets
 from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run
 from lockstep.runtime.steering import steering
 from lockstep.serve import models
 from lockstep.store.protocols import Digest, Entry, Published, Store
+
+if TYPE_CHECKING:
+    from lockstep.control.savepoints import Kept
+    from lockstep.control.state_query import QueryResult
 
 LOG_BYTES_MAX = 1_000_000
 """So much of the end of a log is read for an answer."""
@@ -65,7 +67,7 @@ def _summary(job: str, store: Store, seen: Overview) -> dict[str, Any]:
         "wanted": order is not None and order.wanted,
         "active": not steering(store).paused,
         "coordinator": store.holder(LEASE),
-        "replicas_wanted": order.settings["run"]["replicas"] if order is not None else 0,
+        "replicas_wanted": order.parsed_settings().run.replicas if order is not None else 0,
         "head_epoch": seen.head_epoch,
         "published_epoch": seen.published_epoch,
         "rows_per_s": round(seen.rows_per_s, 3),

@@ -31,9 +31,13 @@ NEVER_TAKEN = frozenset(
         "DELETE /api/v1/jobs/{job}",
         "POST /api/v1/ingest/{journal}",
         "PUT /api/v1/jobs/{job}/spec",
+        "GET /api/v1/jobs/{job}/state",
+        "GET /api/v1/jobs/{job}/state/{step}",
+        "POST /api/v1/jobs/{job}/savepoints",
+        "DELETE /api/v1/jobs/{job}/savepoints/{name}",
     }
 )
-"""What needs a bundle, a stopped job, a journal that there is or an ETag that was read: other tests have those."""
+"""What needs a bundle, a stopped job, a journal, an ETag that was read, or a checkpoint: other tests have those."""
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 

@@ -202,6 +202,7 @@ def test_the_service_says_that_it_lives(http: TestClient) -> None:
 def test_savepoints_and_state_are_refused_where_there_is_none(http: TestClient) -> None:
     assert http.get(f"{JOB}/savepoints").json() == []
     problem(http.get(f"{JOBS}/nobody/savepoints"), 404, "LS0760")
+    problem(http.post(f"{JOB}/savepoints", json={"name": "one"}), 409, "LS0720")
     problem(http.post(f"{JOB}/savepoints", json={"name": "../one"}), 422, "LS0411")
     problem(http.delete(f"{JOB}/savepoints/one"), 404, "LS0722")
     problem(http.get(f"{JOB}/state"), 404, "LS0734")
