@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from lockstep.clock import US_PER_S
 from lockstep.control.operations.book import OperationBook
-from lockstep.control.verbs import JobVerbs, Manner
-from lockstep.runtime.desired_run import last_run
+from lockstep.control.verbs import JobVerbs, Manner, with_replicas
+from lockstep.runtime.desired_run import last_run, note_desired
 from lockstep.runtime.steering import steering
 from lockstep.serve.app import create_app
 from lockstep.serve.pages.markup import VOID
@@ -184,6 +184,18 @@ def test_an_epoch_page_has_cut_marks_digests_and_rows_that_differ(made: MadeUp, 
     for said in ("10,000", "10,500", "event_time", "0" * 16, 'sink "files"', "customer 7", "reseed", "r0.1"):
         assert said in page, said
     assert "Nothing is kept of it" in read(client, f"/jobs/{made.job}/epochs/9999").text
+
+
+def test_what_is_wanted_follows_a_change_of_the_job(made: MadeUp, client: TestClient) -> None:
+    made.begin()
+    made.live(20)
+    path = f"/jobs/{made.job}"
+    assert "2 of 2 replicas are within the lead" in read(client, path).text
+    order = last_run(made.store)
+    assert order is not None
+    note_desired(made.store, with_replicas(order, 3))
+    made.clock.now_us += US_PER_S
+    assert "2 of 3 replicas are within the lead" in read(client, path).text
 
 
 def test_a_button_leads_to_a_page_that_says_what_will_happen_and_then_to_an_operation(

@@ -18,7 +18,7 @@ from lockstep.control.drawing import DRAWING, drawing
 from lockstep.control.health import Event
 from lockstep.control.operations.book import OPERATIONS, OperationBook
 from lockstep.control.operations.model import Operation
-from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS, Overview, Watcher, run_settings, spares
+from lockstep.control.overview import RUN_BEGAN, Overview, Watcher, run_settings, spares
 from lockstep.errors import StoreError
 from lockstep.runtime.desired_run import DESIRED, DesiredRun, last_run
 from lockstep.runtime.measurements import Measured, measured_key
@@ -112,7 +112,7 @@ class JobWatch:
         self._job = job
         self._home = home
         self._letters: DeadLetters = dead_letters(home, job, store)
-        self._run: tuple[str | None, str | None] | None = None
+        self._run: str | None = None
         self._watcher: Watcher | None = None
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._published: dict[int, Published] = {}
@@ -169,7 +169,7 @@ class JobWatch:
 
     def _overview(self, now_us: int) -> Overview:
         """A watcher reads the settings of one run: another run needs another one."""
-        run = self.store.fact(RUN_BEGAN), self.store.fact(RUN_SETTINGS)
+        run = self.store.fact(RUN_BEGAN)
         if self._watcher is None or run != self._run:
             self._run, self._watcher = run, Watcher(self.store, self._letters)
             self._events.clear()

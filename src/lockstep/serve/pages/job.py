@@ -27,7 +27,7 @@ from lockstep.serve.pages.parts import (
     shortened,
     table,
 )
-from lockstep.serve.pages.pictures import lateness, mark_legend, strip
+from lockstep.serve.pages.pictures import lateness, mark_legend, shown_s, strip
 
 EVENTS_SHOWN = 8
 EVENT_CHARACTERS_MAX = 500
@@ -155,7 +155,8 @@ def _lateness(look: Look) -> Html:
         else f"since it began: p50 {milliseconds(life['p50'])}, p99 {milliseconds(life['p99'])}"
     )
     picture = lateness(look.points, look.marks, look.at_us)
-    return section("lateness", "How late, over 15 minutes", picture, mark_legend(), more=el("p", whole, class_="quiet"))
+    title = f"How late, over {shown_s(look.points, look.at_us) // 60} minutes"
+    return section("lateness", title, picture, mark_legend(), more=el("p", whole, class_="quiet"))
 
 
 def replica_state(one: ReplicaHealth) -> str:

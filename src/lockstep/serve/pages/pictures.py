@@ -16,7 +16,7 @@ from lockstep.serve.pages.parts import milliseconds
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 960, 64, 952, 22, 210, 236
 _GAP_US = 3 * BUCKET_S * US_PER_S
 """A curve is broken where nothing was published for longer than this."""
-_MINUTES_APART = 3
+SHOWN_S_MIN = 180
 _HEADS: dict[MarkKind, str] = {
     "loss": "m-5 -6h10l-5 9z",
     "operation": "m0 -7l5 5l-5 5l-5 -5z",
@@ -37,8 +37,8 @@ _BARS: dict[Cell, tuple[tuple[float, float], ...]] = {
 
 
 def lateness(points: Sequence[Point], marks: Sequence[Mark], now_us: int) -> Html:
-    """p50 and p99 over the last quarter of an hour, with what happened marked."""
-    x = Scale(now_us - WINDOW_S * US_PER_S, now_us, _LEFT, _RIGHT)
+    """p50 and p99 over the time that is shown, with what happened marked."""
+    x = Scale(now_us - shown_s(points, now_us) * US_PER_S, now_us, _LEFT, _RIGHT)
     y = _latency_scale(points)
     body: list[Child] = [_latency_axis(y), _time_axis(x, now_us), _marks(marks, x)]
     for name in ("p99_ms", "p50_ms"):
@@ -49,12 +49,22 @@ def lateness(points: Sequence[Point], marks: Sequence[Mark], now_us: int) -> Htm
     return el("div", svg, class_="wide-picture", tabindex=0, role="region", aria_label="How late results were")
 
 
+def shown_s(points: Sequence[Point], now_us: int) -> int:
+    """How far back the picture goes: a young job does not fill a quarter of an hour.
+
+    >>> shown_s([], 0), shown_s([Point(0, 1.0, 1.0)], 250 * US_PER_S), shown_s([Point(0, 1.0, 1.0)], 9_000 * US_PER_S)
+    (180, 300, 900)
+    """
+    age_s = (now_us - points[0].at_us) / US_PER_S if points else 0
+    return min(WINDOW_S, max(SHOWN_S_MIN, 60 * math.ceil(age_s / 60)))
+
+
 def _lateness_text(points: Sequence[Point], marks: Sequence[Mark]) -> str:
     if not points:
-        return "Nothing with records was published in the last 15 minutes."
+        return "Nothing with records was published lately."
     worst, newest = max(points, key=lambda one: one.p99_ms), points[-1]
     return (
-        f"Latency in the last 15 minutes: newest p50 {milliseconds(newest.p50_ms)}, p99 {milliseconds(newest.p99_ms)}; "
+        f"Latency: newest p50 {milliseconds(newest.p50_ms)}, p99 {milliseconds(newest.p99_ms)}; "
         f"the worst p99 was {milliseconds(worst.p99_ms)}; {len(marks)} things happened."
     )
 
@@ -95,9 +105,9 @@ def _latency_axis(y: Scale) -> list[Html]:
 
 
 def _time_axis(x: Scale, now_us: int) -> list[Html]:
-    step_us = _MINUTES_APART * 60 * US_PER_S
+    step_us = (60 if x.high - x.low <= 600 * US_PER_S else 180) * US_PER_S
     made = []
-    for at_us in range(now_us // step_us * step_us, now_us - WINDOW_S * US_PER_S, -step_us):
+    for at_us in range(now_us // step_us * step_us, round(x.low), -step_us):
         at = datetime.fromtimestamp(at_us // US_PER_S, UTC)
         made.append(el("text", f"{at:%H:%M}", x=round(x.px(at_us), 1), y=_BOTTOM + 20, class_="middle"))
     return made
@@ -122,6 +132,7 @@ def _marks(marks: Sequence[Mark], x: Scale) -> list[Html]:
             class_=f"mark {one.kind}",
         )
         for one in marks
+        if one.at_us >= x.low
     ]
 
 
