@@ -60,6 +60,23 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 @cache
+def java_facts() -> tuple[str, str]:
+    """What results may depend on in the Java that is used: its version, and the version of its time zones.
+
+    Read from its files, without starting it. The version is the feature release ("17"): patches change no results.
+    """
+    home = next((home for home, _ in _candidates(os.environ) if (home / "bin" / "java").exists()), None)
+    if home is None:
+        return "", ""
+    release = home / "release"
+    said = release.read_text(encoding="utf-8") if release.exists() else ""
+    version = re.search(r'^JAVA_VERSION="(\d+)', said, re.MULTILINE)
+    zones = home / "lib" / "tzdb.dat"
+    found = re.search(rb"\d{4}[a-z]", zones.read_bytes()[:64]) if zones.exists() else None
+    return version[1] if version else "", found[0].decode() if found else ""
+
+
+@cache
 def _ask(home: Path, found_by: str) -> Java | None:
     """The Java at ``home``, or None if there is none that answers. Asked once: it takes a JVM to answer."""
     try:

@@ -36,7 +36,7 @@ class Group:
     ) -> None:
         self._log = log
         self._process = subprocess.Popen(
-            [*command_prefix(spec.replica), sys.executable, "-m", "lockstep.runtime.start", what, str(path)],
+            [*command_prefix(spec.replica), python_of(spec), "-m", "lockstep.runtime.start", what, str(path)],
             stdin=subprocess.PIPE,
             # Unbuffered: a word to a replica that is gone fails when it is said, and not again when the pipe is closed.
             bufsize=0,
@@ -44,7 +44,7 @@ class Group:
             stdout=None,
             stderr=log,
             cwd=spec.project,
-            env={**process_environment(), **replica_environment(spec.replica)},
+            env={**process_environment(), **replica_environment(spec.replica), **_environment_of(spec)},
             start_new_session=True,
             # In idle time, if there is none, it would never come to see that its agent is gone (measured).
             preexec_fn=end_with_parent if what == "spare" else None,  # noqa: PLW1509 - one call, no locks
@@ -136,6 +136,18 @@ class ReplicaProcess(Group):
         super().__init__("replica", spec, path, log, first_share(boot_share(spec), spare=False, others_publish=gently))
 
 
+def python_of(spec: ReplicaSpec) -> str:
+    """The Python that a process is started with."""
+    return spec.environment.get("python", sys.executable)
+
+
+def _environment_of(spec: ReplicaSpec) -> dict[str, str]:
+    """What a process in another environment is told."""
+    python, java = spec.environment.get("python"), spec.environment.get("java")
+    told = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python} if python else {}
+    return {**told, "JAVA_HOME": java} if java else told
+
+
 def boot_share(spec: ReplicaSpec) -> BootShare:
     """What of the processor a boot may have. Read as it is: validating all settings would take an agent longer."""
     share: BootShare = spec.settings.get("run", {}).get("boot_share", "duty")
@@ -144,7 +156,8 @@ def boot_share(spec: ReplicaSpec) -> BootShare:
 
 def with_jvm(spec: ReplicaSpec) -> ReplicaSpec:
     """Tell a process that is about to be started which JVM it has to start itself, unless it has been told."""
-    if spec.jvm:
+    if spec.jvm or spec.environment:
+        # Which JVM another environment has, its own PySpark knows.
         return spec
     # Loaded only now: it takes half a second, and on one machine whoever supervises has done this.
     from lockstep.runtime.spark.launching import jvm_command, jvm_conf

@@ -133,7 +133,7 @@ class HostDirectory:
         code, is_new = self._code, name not in self._ready
         try:
             for file in code:
-                self._bring_bundle(client, file)
+                bring_code(client, self._store, self._folder, file)
             # A host that has taken it up goes by what the store says: told again, it would end who coordinates there.
             if is_new:
                 client.take_up(self._order.to_json())
@@ -145,15 +145,16 @@ class HostDirectory:
         self._ready[name] = contact
         return None
 
-    def _bring_bundle(self, client: AgentClient, job_file: str) -> None:
-        hashes = json.loads(self._store.fact(TABLES) or "{}").values()
-        code = job_file.split("/")[:2]
-        parts = ["/".join(code), *(f"{TABLES}/{one}" for one in hashes)]
-        if client.has_bundle(bundle_id(parts)):
-            return
-        with tempfile.TemporaryDirectory(prefix="lockstep-bundle-") as scratch:
-            file = Path(scratch) / "bundle.zip"
-            client.put_bundle(bundle_id(parts), file, pack(self._folder, parts, file))
+
+def bring_code(client: AgentClient, store: Store, folder: Path, job_file: str) -> None:
+    """Bring a host the code of a job, and its tables, if it does not have them."""
+    hashes = json.loads(store.fact(TABLES) or "{}").values()
+    parts = ["/".join(job_file.split("/")[:2]), *(f"{TABLES}/{one}" for one in hashes)]
+    if client.has_bundle(bundle_id(parts)):
+        return
+    with tempfile.TemporaryDirectory(prefix="lockstep-bundle-") as scratch:
+        file = Path(scratch) / "bundle.zip"
+        client.put_bundle(bundle_id(parts), file, pack(folder, parts, file))
 
 
 def _misfit(about: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from lockstep.agent.client import ENDING, AgentSilent
@@ -14,11 +14,9 @@ from lockstep.clock import US_PER_S
 from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.control.changing import Changes, Unchanging
-from lockstep.control.judging import Judgement, judge
 from lockstep.control.retention import floor_epoch, forget, pinned_epochs, with_pins
-from lockstep.control.state_comparison import disagreements, fresh_replicas
+from lockstep.control.slots import Slot, computes, note_lag
 from lockstep.control.supervision import (
-    BEHIND_TIMEOUT_S,
     Action,
     GiveUp,
     Held,
@@ -35,6 +33,7 @@ from lockstep.control.supervision import (
 )
 from lockstep.control.surroundings import Process, Surroundings
 from lockstep.control.taking_over import LEASE_S, TERM
+from lockstep.control.verdicts import Verdicts
 from lockstep.errors import ConnectError, LockstepError, RunError, StoreError, from_wire
 from lockstep.runtime.decide.last_seen import LastSeen
 from lockstep.runtime.decide.marks import TimeStep, is_over
@@ -50,13 +49,12 @@ from lockstep.runtime.spec import (
 )
 from lockstep.runtime.steps import Pause, Step, Steps, run
 from lockstep.store.patience import PATIENCE_S, patience
-from lockstep.store.protocols import COMPUTING, Divergence, Entry, Holder, Progress, Store, state_stage, subject_text
+from lockstep.store.protocols import Entry, Progress, Store
 
 LOOK, TEND, TELL = "look", "tend", "tell"
 TICK_S = 0.1
 RETENTION_INTERVAL_S = 5.0
 SWEEP_INTERVAL_S, SWEEPS = 60.0, 3
-STATE_COMPARISON_INTERVAL_S = 1.0
 STORE_TROUBLE_S_MAX = 60.0
 """How long the store may refuse to be written (disk full, locked) before the job is stopped."""
 PROCESSOR_LOOK_S = 5.0
@@ -69,34 +67,6 @@ LOCKED = "LS0413"
 REPLACED = "LS0610"
 SILENT = "LS0680"
 _PASSING = ("LS0404", LOCKED, "LS0421", SILENT, ENDING)
-
-
-@dataclass
-class Slot:
-    """One replica's place: its process and its history."""
-
-    name: str
-    process: Process | None = None
-    started_us: int = 0
-    ended_us: int = 0
-    exit_code: int | None = None
-    error: str = ""
-    restarts_us: list[int] = field(default_factory=list)
-    starts: int = 0
-    given_up: bool = False
-    outvoted: bool = False
-    leaves_since_us: int | None = None
-    """Since when it has been asked to end, to be started on another host."""
-    behind_since_us: int | None = None
-    behind_then_epochs: int = 0
-    failed_after: int | None = None
-    likeness: str = ""
-    """Of what its process was started with."""
-    host: str = ""
-    """Where its process says it lives; empty until it has said so, or if there is one host."""
-    cpu_s: float = 0.0
-    cpu_seen_us: int = 0
-    busy_us: int = 0
 
 
 class Supervisor:
@@ -130,8 +100,6 @@ class Supervisor:
         self._trouble_since_s: float | None = None
         self._began_us = self._around.now_us() - round(self._around.elapsed_s() * US_PER_S)
         self._last_seen = LastSeen()
-        self._objected_s: dict[Divergence, float] = {}
-        self._next_comparison_s = 0.0
         self._held: Held | None = None
         self._waits_since_us: int | None = None
         """Since when this process has found the store locked, whenever it asked."""
@@ -144,6 +112,7 @@ class Supervisor:
         """What was done and is still to be written down: deeds do not wait for the store."""
         self.stops = 0
         self.slots = {name: Slot(name) for name in self._changes.roster()}
+        self._verdicts = Verdicts(store, around, self.slots, self.kill, self._fail, self._changes.newcomers)
         self.failure: LockstepError | None = None
         self.done = False
         self.replaced = False
@@ -250,8 +219,7 @@ class Supervisor:
         progress = {one.replica: one for one in words}
         head = self._store.head()
         head_epoch = head.epoch if head else -1
-        self._compare_states(progress)
-        self._judge(progress)
+        self._verdicts.look(progress, self._settings.run)
         if self._is_done(head, progress):
             self.done = True
             self.stops = max(1, self.stops)
@@ -335,7 +303,7 @@ class Supervisor:
         alive = slot.process is not None
         mine = said if said is not None and slot.process is not None and said.process == slot.process.handle else None
         slot.host = mine.host if mine is not None else slot.host
-        _note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
+        note_lag(slot, mine, head, now, self._settings.run.lead_epochs_max)
         self._look_at_processor(slot, mine, now)
         return Seen(
             name=slot.name,
@@ -358,7 +326,7 @@ class Supervisor:
 
         Not at the first epoch: whoever catches up computes back to back, and those who publish would feel it.
         """
-        self._somebody_computes = any(_computes(one.progress) for one in seen)
+        self._somebody_computes = any(computes(one.progress) for one in seen)
         for one in seen:
             process = self.slots[one.name].process
             has_joined = one.progress is not None and one.progress.state == "running"
@@ -472,81 +440,6 @@ class Supervisor:
             self._owed.append(partial(self._store.retire, replica))
             self._owe_event(kind, reason, replica)
 
-    def _incarnations(self, progress: Mapping[str, Progress]) -> dict[str, int]:
-        """The replicas that run; not those that were outvoted, or wait to be judged about their output."""
-        running = [slot.name for slot in self.slots.values() if slot.process is not None and not slot.outvoted]
-        said = [one for one in map(progress.get, running) if one is not None and one.state != "diverged"]
-        return {one.replica: one.incarnation for one in said}
-
-    def _compare_states(self, progress: Mapping[str, Progress]) -> None:
-        """Find states that differ: from there on it is a disagreement like one about output."""
-        every = self._settings.run.state_digest_every_epochs
-        if every and self._around.elapsed_s() >= self._next_comparison_s:
-            self._next_comparison_s = self._around.elapsed_s() + STATE_COMPARISON_INTERVAL_S
-            for one in disagreements(self._store, self._incarnations(progress), every, self._around.now_us()):
-                self._store.add_divergence(one)
-
-    def _judge(self, progress: Mapping[str, Progress]) -> None:
-        waiting = [one for one in self._store.divergences() if not one.verdict]
-        live = [slot.name for slot in self.slots.values() if slot.process is not None and slot.name in progress]
-        for one in waiting:
-            if self._is_gone(one, progress):
-                self._store.judge(one.epoch, one.sink, one.replica, "gone")
-                self._objected_s.pop(one, None)
-                continue
-            waited_s = self._around.elapsed_s() - self._objected_s.setdefault(one, self._around.elapsed_s())
-            now_us = one.at_us + round(waited_s * US_PER_S)
-            judgement = self._judgement(one, live, progress, now_us)
-            if judgement is None:
-                continue
-            # First the deeds, then the note that they are done: the store may refuse any of these writes.
-            for name in judgement.wrong:
-                self._quarantine(name, one, progress)
-            if judgement.verdict == "reseed" and state_stage(one.sink) is not None:
-                # Who disagrees about output waits for the verdict, and ends by itself.
-                self._quarantine(one.replica, one, progress)
-            self._announce(one, judgement.reason, published_is_wrong=judgement.published_is_wrong)
-            self._store.judge(one.epoch, one.sink, one.replica, judgement.verdict)
-            del self._objected_s[one]
-            if judgement.verdict == "stop":
-                self._fail(_disagreement(one))
-
-    def _is_gone(self, one: Divergence, progress: Mapping[str, Progress]) -> bool:
-        """Whether nobody is left to be judged. A vote about output stays in the sink; one about state goes with it."""
-        said = progress.get(one.replica)
-        if said is None or said.incarnation != one.incarnation:
-            return True
-        others = {str(Holder(name, number)) for name, number in self._incarnations(progress).items()}
-        return state_stage(one.sink) is not None and one.published_by not in others
-
-    def _judgement(
-        self, one: Divergence, live: list[str], progress: Mapping[str, Progress], now_us: int
-    ) -> Judgement | None:
-        run, fresh = self._settings.run, set(self._changes.newcomers())
-        if state_stage(one.sink) is not None:
-            every = run.state_digest_every_epochs
-            fresh |= fresh_replicas(self._store, one.epoch, one.sink, self._incarnations(progress), every)
-        return judge(one, self._store.digests(one.epoch), live, run.on_divergence, now_us, fresh)
-
-    def _quarantine(self, name: str, about: Divergence, progress: Mapping[str, Progress]) -> None:
-        """Kill a replica that was outvoted, if the incarnation that voted is the one that runs."""
-        digests = [one for one in self._store.digests(about.epoch) if one.sink == about.sink]
-        voted = {digest.replica: digest.incarnation for digest in digests}
-        publisher, _, incarnation = about.published_by.rpartition(".")
-        voted.setdefault(publisher, int(incarnation))
-        slot, said = self.slots.get(name), progress.get(name)
-        runs = slot is not None and slot.process is not None and not slot.outvoted
-        if slot is None or not runs or said is None or said.incarnation != voted.get(name):
-            return
-        self.kill(name, "quarantined", f"outvoted about epoch {about.epoch}, {subject_text(about.sink)}")
-        slot.outvoted = True
-
-    def _announce(self, one: Divergence, reason: str, *, published_is_wrong: bool) -> None:
-        text = f"{one.replica} against {one.published_by}: {reason}\n{one.detail}"
-        if published_is_wrong:
-            text += f"\n  THE PUBLISHED COPY of epoch {one.epoch} IS THE MINORITY; both copies are kept"
-        self._store.add_event("divergence", text, one.replica)
-
     def _retain(self, progress: list[Progress]) -> None:
         self._next_retention = self._around.elapsed_s() + RETENTION_INTERVAL_S
         if self._around.elapsed_s() >= self._next_sweep_s:
@@ -600,33 +493,6 @@ class Supervisor:
         with patience(PATIENCE_S):
             self._write_owed()
             self._store.release(LEASE, self._identity)
-
-
-def _disagreement(one: Divergence) -> RunError:
-    hint = 'mend the step that is not deterministic; on_divergence="continue" goes on with the published copy.'
-    if state_stage(one.sink) is not None:
-        hint = "seed one of the two from the other; `lockstep explain LS0603` says how to choose."
-    return RunError(
-        "LS0603",
-        f"replicas disagree about epoch {one.epoch}, {subject_text(one.sink)}: {one.replica} and {one.published_by}",
-        why=one.detail,
-        hint=hint,
-    )
-
-
-def _computes(said: Progress | None) -> bool:
-    return said is not None and said.state in COMPUTING
-
-
-def _note_lag(slot: Slot, said: Progress | None, head: int, now: int, lead: int) -> None:
-    """Remember since when, and how far, a replica has been behind the lead."""
-    lag = head - said.epoch if said is not None else 0
-    in_large_epoch = said is not None and now - said.moved_us > BEHIND_TIMEOUT_S * US_PER_S
-    # What it falls behind before its first epoch, or within one that takes its time, is no sign that it does not gain.
-    if not _computes(said) or lag <= lead or in_large_epoch:
-        slot.behind_since_us = None
-    elif slot.behind_since_us is None:
-        slot.behind_since_us, slot.behind_then_epochs = now, lag
 
 
 def _shown(on_tick: Callable[[], None]) -> None:

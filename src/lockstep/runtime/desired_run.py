@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lockstep.runtime.spec import ReplicaSpec
@@ -35,6 +35,8 @@ class DesiredRun:
     """Counts the changes that replace replicas: code, shape or settings."""
     results_of: int = 1
     """The generation with which results last changed: a new shape or a restart computes what the one before did."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Another Python or Java than that of the hosts' agents (:attr:`ReplicaSpec.environment`)."""
     at_once: bool = False
     """Whether it is not to finish its epochs when it stops."""
 
@@ -58,6 +60,7 @@ class DesiredRun:
             settings=self.settings,
             generation=self.generation,
             results_of=self.results_of,
+            environment=self.environment,
         )
 
     def to_json(self) -> dict[str, Any]:

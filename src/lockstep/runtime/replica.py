@@ -6,6 +6,7 @@ standard input is a pipe from the supervisor (``orders.py``).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -500,7 +501,7 @@ def run_replica(spec: ReplicaSpec, orders: Orders, phases: Phases, ready: Ready 
 
 def _guarded(replica: Replica, store: Store) -> int:
     try:
-        _check_environment(store)
+        _check_environment(store, replica.spec)
         return replica.run()
     except LockstepError as error:
         failure = error
@@ -529,13 +530,16 @@ def _last_words(replica: Replica, failure: LockstepError) -> None:
         replica.reporter.stop("failed")
 
 
-def _check_environment(store: Store) -> None:
+def _check_environment(store: Store, spec: ReplicaSpec) -> None:
     mine = environment_hash()
-    held = store.put_fact_if_absent("environment", mine)
+    # Replicas of one environment are alike; whether two environments agree is seen by their digests.
+    named = hashlib.sha256(json.dumps(spec.environment, sort_keys=True).encode()).hexdigest()[:16]
+    held = store.put_fact_if_absent(f"environment-{named}" if spec.environment else "environment", mine)
     if held != mine:
         raise RunError(
             "LS0607",
             "this replica's environment differs from the one the job began with",
             why=f"versions or pinned settings changed: {held} then, {mine} now; results could differ.",
-            hint="run with the same Python and packages, or start the job under another name.",
+            hint="run with the same Python, Java and packages; `lockstep upgrade --environment PYTHON` brings a job "
+            "that runs into another environment, and compares.",
         )

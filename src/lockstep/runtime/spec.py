@@ -77,6 +77,8 @@ class ReplicaSpec:
     """Which generation of the job's spec it is of."""
     results_of: int = 1
     """The generation with which results last changed: it publishes the epochs whose entries say so."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Another environment than the agent's own: "python", and "java" (its home), as paths on every host."""
     takes_older: bool = False
     """Whether it may go on from the state of an older generation: it is the first of its own."""
 
@@ -86,8 +88,9 @@ class ReplicaSpec:
 
     @staticmethod
     def read(path: Path) -> ReplicaSpec:
-        """Read what the supervisor wrote."""
-        return ReplicaSpec(**json.loads(path.read_text(encoding="utf-8")))
+        """Read what the supervisor wrote; what this release does not know is passed over: it may be a newer one's."""
+        written = json.loads(path.read_text(encoding="utf-8"))
+        return ReplicaSpec(**{key: value for key, value in written.items() if key in ReplicaSpec.__dataclass_fields__})
 
     @property
     def likeness(self) -> str:

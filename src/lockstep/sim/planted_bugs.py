@@ -17,9 +17,10 @@ from lockstep.connect.protocols import Publication, SourceSide
 from lockstep.control import agents, spares, supervision, taking_over
 from lockstep.control import supervisor as supervising
 from lockstep.control.placing import Room
+from lockstep.control.slots import Slot
 from lockstep.control.spares import Spares
 from lockstep.control.supervision import Action, Seen
-from lockstep.control.supervisor import Slot, Supervisor
+from lockstep.control.supervisor import Supervisor
 from lockstep.control.surroundings import Process
 from lockstep.control.taking_over import LEASE_S
 from lockstep.errors import StoreError

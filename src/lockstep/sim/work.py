@@ -83,6 +83,10 @@ class SimWork:
         """A crash before the manifest has got its name: nobody sees it, and it is swept away."""
         self._world.sinks[sink].staged.add((self.entry.epoch, str(self._replica.holder)))
 
+    def contrast(self, held: Publication, output: SimOutput) -> str:  # noqa: ARG002
+        """What differs differs."""
+        return "simulated"
+
     def difference(self, held: Publication, output: SimOutput) -> str:  # noqa: ARG002
         """Nothing here is a float: what differs differs."""
         self._replica.note(f"diverges from {held.by} about {held.epoch}")

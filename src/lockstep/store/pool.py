@@ -33,7 +33,9 @@ class Pool:
         self._closed = False
         self._inherited: list[sqlite3.Connection] = []
         """In a child: what was in use when it was forked. Kept, since even closing it here would do harm."""
-        _pools.add(self)
+        with _fork_lock:
+            # Not while a fork goes through them.
+            _pools.add(self)
 
     @contextmanager
     def borrow(self) -> Iterator[sqlite3.Connection]:

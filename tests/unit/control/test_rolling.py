@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -180,7 +180,7 @@ def test_a_move_replaces_one_replica_on_its_new_host() -> None:
     st.sampled_from(["rollback", "commit"]),
 )
 def test_whatever_happens_it_is_done_or_rolled_back_and_all_replicas_are_of_one_kind(
-    replicas: int, kind: str, happening: list[str], at_deadline: str
+    replicas: int, kind: str, happening: list[str], at_deadline: Literal["rollback", "commit"]
 ) -> None:
     before = spec(replicas)
     after = {
@@ -198,7 +198,7 @@ def test_whatever_happens_it_is_done_or_rolled_back_and_all_replicas_are_of_one_
         elif what == "differ":
             world.differing = 1
         elif what in ("rollback", "commit") and world.operation.is_open:
-            world.operation = replace(world.operation, wish=what)
+            world.operation = replace(world.operation, wish="rollback" if what == "rollback" else "commit")
         world.step()
     world.broken = set()
     ended = world.run()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lockstep.config import RunSettings
+from lockstep.control.slots import Slot, note_lag
 from lockstep.control.supervision import GiveUp, Kill, Seen, Start, StopJob, backoff_s, decide
-from lockstep.control.supervisor import Slot, _note_lag
 from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR
 from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
 
@@ -174,10 +174,10 @@ def test_what_a_replica_falls_behind_within_one_large_epoch_is_not_held_against_
     for after_s in range(0, 600, 5):
         head, now_us = 100 + after_s * 10, began_us + after_s * S
         word = replace(inside, active_us=now_us)
-        _note_lag(slot, word, head, now_us, lead=50)
+        note_lag(slot, word, head, now_us, lead=50)
         one = Seen("r1", True, began_us, word, behind_since_us=slot.behind_since_us, behind_then_epochs=93)
         assert decide([one, _running("r0", head)], head, now_us, SETTINGS) == []
-    _note_lag(slot, replace(inside, epoch=8, moved_us=NOW_US), head=6100, now=NOW_US, lead=50)
+    note_lag(slot, replace(inside, epoch=8, moved_us=NOW_US), head=6100, now=NOW_US, lead=50)
     assert (slot.behind_since_us, slot.behind_then_epochs) == (NOW_US, 6092), "from here on it has to gain"
 
 

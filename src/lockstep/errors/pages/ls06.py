@@ -100,13 +100,14 @@ trouble (`lockstep status`)?""",
     "LS0607": Page(
         "The environment is not the one the job began with",
         """\
-Results may depend on the versions of Python, PySpark and Arrow and on Lockstep's pinned settings. A
+Results may depend on the versions of Python, PySpark, Arrow, Java (and its time zones) and Lockstep, and
+on pinned settings. A
 fingerprint of them is kept with the job, and a replica with another one is refused: two replicas
 with different versions could disagree about an epoch, and a restart could change what was published.
 
 Run the job with the environment that it began with (the same virtual environment, the same pinned
-requirements). To move to new versions, start the job under another name with other places for its
-sinks.""",
+requirements). While it runs, `lockstep upgrade --environment PYTHON` brings it to new versions: replicas of
+both run side by side, and their results are compared before the old ones leave.""",
     ),
     "LS0608": Page(
         "A checkpoint has another format",

@@ -44,6 +44,24 @@ number of partitions is made when the replica starts, and changed code goes on a
 A job has 1 to 16 replicas, 1 to 1,000 partitions of state, and for local masters 1 to 1,024 cores a
 replica. More partitions than cores bring nothing.""",
     ),
+    "LS0747": Page(
+        "The running job cannot take this code over",
+        """\
+`lockstep upgrade` has new code compute beside the old, from the old one's state, and compares their results
+before it lets the new one publish. That needs the same steps with state (Spark knows state by position), the
+same sources, sinks, tables and event_time steps, and, where results change, a job of one stage with
+order="agreed".
+
+The message says which of these differs. Either keep it as it was, or stop the job and start it with the new
+code, or run the new code as a job of its own.""",
+    ),
+    "LS0748": Page(
+        "There is no such environment",
+        """\
+`lockstep upgrade --environment` starts replicas with the Python of another virtual environment, in which
+PySpark and Lockstep are installed, or with another Java. Both are named by absolute paths that exist on every
+host of the job.""",
+    ),
     "LS0746": Page(
         "The operation is over",
         """\

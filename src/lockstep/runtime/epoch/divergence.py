@@ -36,20 +36,23 @@ def describe(
     epoch: int, sink: str, ours: Sequence[Row] | None, theirs: Sequence[Row] | None, python_steps: Sequence[str]
 ) -> str:
     """What a person should read about a divergence."""
-    lines = [f'epoch {epoch}, sink "{sink}":']
-    if ours is None or theirs is None:
-        lines.append(
-            "  only digests were compared: there are too many rows, or the sink cannot give back those of one epoch"
-        )
-    else:
-        lines.append(f"  {len(ours)} row(s) only here, {len(theirs)} only in the published copy; the first of them:")
-        lines += [f"    here:      {row!r}" for row in ours[:_ROWS_SHOWN]]
-        lines += [f"    published: {row!r}" for row in theirs[:_ROWS_SHOWN]]
+    lines = [f'epoch {epoch}, sink "{sink}":', *contrast(ours, theirs)]
     if python_steps:
         lines.append(f"  steps that run Python, where to look first: {', '.join(python_steps)}")
     else:
         lines.append("  no step runs Python: suspect the machine (memory, disk) or a Spark setting")
     return "\n".join(lines)
+
+
+def contrast(ours: Sequence[Row] | None, theirs: Sequence[Row] | None) -> list[str]:
+    """The rows that only one side has, the first of them, as lines."""
+    if ours is None or theirs is None:
+        return [
+            "  only digests were compared: there are too many rows, or the sink cannot give back those of one epoch"
+        ]
+    lines = [f"  {len(ours)} row(s) only here, {len(theirs)} only in the published copy; the first of them:"]
+    lines += [f"    here:      {row!r}" for row in ours[:_ROWS_SHOWN]]
+    return lines + [f"    published: {row!r}" for row in theirs[:_ROWS_SHOWN]]
 
 
 def _rows(table: pa.Table) -> list[Row]:

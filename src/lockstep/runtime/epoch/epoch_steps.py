@@ -73,6 +73,9 @@ class Work(Protocol[Output]):
     def difference(self, held: Publication, output: Output) -> str | None:
         """What people should read about two digests that differ; None if the rows do not really."""
 
+    def contrast(self, held: Publication, output: Output) -> str | None:
+        """The same where results are expected to differ: nothing is kept for later."""
+
 
 @dataclass
 class Part:
@@ -153,7 +156,7 @@ class EpochSteps(Generic[Output]):
         published: from some epoch on it is this one's turn, and a sink has its epochs in order."""
         held = yield from self._await_publication(entry, output, work, None)
         self.held.append(held or wanted)
-        if held is not None and held.digest != wanted.digest and (told := work.difference(held, output)) is not None:
+        if held is not None and held.digest != wanted.digest and (told := work.contrast(held, output)) is not None:
             assert self._part.shadow is not None, "whoever may be in the shadow notes what it finds"
             self._part.shadow.differs(output.sink, told)
         yield Step(DISPUTE, partial(work.drop, output))

@@ -19,7 +19,7 @@ from lockstep.connect.remote.paths import location, on_disk
 from lockstep.connect.sinks.staging import read_batches
 from lockstep.errors import ConnectError
 from lockstep.runtime.decide.fence import disagrees
-from lockstep.runtime.epoch.divergence import describe, differing_rows
+from lockstep.runtime.epoch.divergence import Row, contrast, describe, differing_rows
 from lockstep.runtime.epoch.output import DriverRoom, SinkOutput, through_driver, through_executors
 from lockstep.store.dead_letters import too_many
 from lockstep.store.protocols import Entry, Holder, Store
@@ -105,20 +105,31 @@ class SparkWork:
         for file in output.output.files:
             location(file.path).unlink(missing_ok=True)
 
-    def difference(self, held: Publication, output: SinkOutput) -> str | None:
-        """The digests differ: look at the rows, and keep ours if they are really different."""
+    def contrast(self, held: Publication, output: SinkOutput) -> str | None:
+        """What differs from other results that were published, in words; None if no row really does."""
+        only_ours, only_theirs = self._only(held, output)
+        if only_ours == only_theirs == []:
+            return None
+        return "\n".join(contrast(only_ours, only_theirs))
+
+    def _only(self, held: Publication, output: SinkOutput) -> tuple[list[Row] | None, list[Row] | None]:
+        """The rows that only one side has; None where they cannot be compared one by one."""
         # More rows than fit into memory are not compared one by one: digests say that they differ, copies are kept.
         few = max(output.rows, held.rows) <= COMPARED_ROWS_MAX
         theirs = self._sinks[output.sink].rows(held.epoch) if few else None
         ours = _read(self._copies, output.output) if few else None
-        only_ours = only_theirs = None
-        if theirs is not None and ours is not None:
-            only_ours, only_theirs = differing_rows(ours, theirs)
-            if not only_ours and not only_theirs:
-                where = f'epoch {held.epoch}, sink "{output.sink}"'
-                self._store.add_event("float-noise", f"{where}: floats differ in the last digits")
-                remove_files(self._copies)
-                return None
+        if theirs is None or ours is None:
+            return None, None
+        return differing_rows(ours, theirs)
+
+    def difference(self, held: Publication, output: SinkOutput) -> str | None:
+        """The digests differ: look at the rows, and keep ours if they are really different."""
+        only_ours, only_theirs = self._only(held, output)
+        if only_ours == only_theirs == []:
+            where = f'epoch {held.epoch}, sink "{output.sink}"'
+            self._store.add_event("float-noise", f"{where}: floats differ in the last digits")
+            remove_files(self._copies)
+            return None
         if not self._copies:
             self._keep_copy(held.epoch, output.sink, output.output.table)
         return describe(held.epoch, output.sink, only_ours, only_theirs, self._python_steps)

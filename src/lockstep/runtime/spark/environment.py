@@ -22,8 +22,10 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from lockstep import __version__
 from lockstep.config import SparkSettings
 from lockstep.credentials import SECRET_KEYS, write_private
+from lockstep.machine import java_facts
 from lockstep.runtime.process_environment import PROCESS_PINS
 from lockstep.runtime.spark.archive import archive_options
 from lockstep.runtime.spark.boot import booted, properties_text, submit_options
@@ -108,6 +110,8 @@ def environment_hash() -> str:
         "python": list(sys.version_info[:2]),
         "pyspark": pyspark.__version__,
         "pyarrow": pa.__version__.split(".")[0],
+        "java": java_facts(),
+        "lockstep": __version__,
         "byteorder": sys.byteorder,
         "implementation": platform.python_implementation(),
     }

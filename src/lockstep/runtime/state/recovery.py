@@ -295,7 +295,9 @@ def _snapshots(spec: ReplicaSpec, store: Store, plan: Plan, version: str, stages
     elsewhere = snapshots.SnapshotsElsewhere(
         lambda peer: snapshots.connected(snapshots.address_of(spec.store, host_of(peer)), hosts),
         store,
-        snapshots.Starting(spec.job, spec.replica, stages, plan, version),
+        snapshots.Starting(
+            spec.job, spec.replica, stages, plan, version if spec.generation == 1 else "", bool(spec.environment)
+        ),
         spec.folder,
         Pace(hosts.seed_bytes_per_s_max),
     )

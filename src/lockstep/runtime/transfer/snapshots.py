@@ -30,6 +30,9 @@ class Starting:
     stages: int
     plan: Plan
     version: str
+    """Empty: any, as while the job's code changes. Whose results fit was seen before."""
+    in_another: bool = False
+    """Whether it runs in an environment of its own: digests tell whether it computes the same."""
 
     def misfits(self, manifest: Manifest, wanted: Wanted, environment: str) -> list[str]:
         """Why a snapshot is not one to start from; empty if it is."""
@@ -37,9 +40,9 @@ class Starting:
         found = self._plan_differences(manifest.plan)
         if manifest.wanted != wanted:
             found.append(f"it is of {manifest.wanted.holder} of {manifest.wanted.job}")
-        if manifest.version != self.version:
+        if self.version and manifest.version != self.version:
             found.append("that replica runs another version of the job's code")
-        if manifest.environment != environment:
+        if not self.in_another and manifest.environment != environment:
             found.append(f"the environments differ: {manifest.environment} there, {environment} here")
         if [stage.folder for stage in manifest.stages] != folders:
             found.append(f"it has {len(manifest.stages)} stages and not {self.stages}")
