@@ -59,7 +59,8 @@ def test_every_route_answers_as_the_document_says(tmp_path: Path, monkeypatch: p
             operation: Any = found.ok()  # type: ignore[union-attr]
             _try(operation, asked.setdefault(operation.label, set()))
     # Of each route some requests have to arrive: made-up ones that are all refused would show nothing.
-    never = [label for label, statuses in asked.items() if not any(status < 300 for status in statuses)]
+    # One that is refused because another operation is under way has arrived.
+    never = [label for label, statuses in asked.items() if not any(one < 300 or one == 409 for one in statuses)]
     assert set(never) <= NEVER_TAKEN, asked
 
 
