@@ -17,7 +17,9 @@ from lockstep.control.verbs import JobVerbs, Manner, with_replicas
 from lockstep.runtime.desired_run import last_run, note_desired
 from lockstep.runtime.steering import steering
 from lockstep.serve.app import create_app
+from lockstep.serve.models import StateRows
 from lockstep.serve.pages.markup import VOID
+from lockstep.serve.pages.more import state_rows
 from lockstep.store.protocols import Digest, Progress
 from tests.unit.serve.made_up import MadeUp
 
@@ -291,3 +293,18 @@ def test_a_page_stays_small_however_much_a_job_says(made: MadeUp, client: TestCl
         made.event(made.end_us, "replica-failed", "x" * 5_000, "r1")
     for path in (f"/jobs/{made.job}{tab}" for tab in TABS):
         assert len(client.get(path).content) < PAGE_BYTES_MAX, path
+
+
+def test_rows_of_state_and_what_the_policy_remembers_are_shown_as_they_are(made: MadeUp, client: TestClient) -> None:
+    rows = [{"customer": 7, "documents": NASTY}]
+    found = StateRows(job=made.job, step="agg", epoch=1234, columns=["customer", "documents"], rows=rows, more=True)
+    page = Read(state_rows(found))
+    assert "7" in page.text and NASTY in page.text and "As of epoch 1,234. There is more" in page.text
+    assert not page.all("script")
+    made.begin()
+    made.live(5)
+    # As the policy keeps it: failures and hours by cause, over a day.
+    memory = {"tolerance": {"rates": {"day": {"process": [3.0, 12.0], "host": [0.0, 0.0]}}}}
+    made.store.set_fact("policy", json.dumps(memory))
+    said = read(client, f"/jobs/{made.job}/policy").text.split("An hour")[1].split()
+    assert said[:8] == ["host", "0.0", "0.0", "–", "process", "3.0", "12.0", "0.25"]
