@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from lockstep.cli.events import event_style, event_text, is_divergence
 from lockstep.cli.output import plain_table, rate_text, span_text, time_text, waiting_text
+from lockstep.control.event_words import event_style, event_text, is_divergence
 
 if TYPE_CHECKING:
     from rich.table import Table

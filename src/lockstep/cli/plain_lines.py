@@ -7,9 +7,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from lockstep.cli.events import event_text, is_divergence
 from lockstep.cli.output import iso_text, rate_text, span_text, time_text, waiting_text
 from lockstep.clock import wall_us
+from lockstep.control.event_words import event_text, is_divergence
 
 if TYPE_CHECKING:
     from lockstep.control.health import Event, ReplicaHealth

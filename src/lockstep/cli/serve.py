@@ -14,6 +14,7 @@ from lockstep.errors import ServiceError
 
 if TYPE_CHECKING:
     from lockstep.serve.server import Listening, Served
+    from lockstep.serve.tokens import TokenBook
 
 _STOP_S = 120.0
 
@@ -37,6 +38,9 @@ def serve(
     stop_jobs: Annotated[
         bool, typer.Option("--stop-jobs", help="When it ends, stop the jobs that it keeps running, too.")
     ] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve a job that lives, in a folder of its own; both end with the service.")
+    ] = False,
 ) -> None:
     """Serve the jobs of a project: REST and pages, and every submitted job is kept running.
 
@@ -49,6 +53,8 @@ def serve(
     [bold]Examples[/bold]
 
       lockstep serve
+
+      lockstep serve --demo
 
       lockstep --project /srv/fraud serve --listen 127.0.0.1:0
 
@@ -65,10 +71,31 @@ def serve(
     book = TokenBook((tokens or default_tokens_file()).expanduser().absolute())
     place = Listening.parsed(listen, certificate, key)
     place.check(has_tokens=bool(book.all()), insecure=insecure)
+    if demo:
+        _demo(book, place)
+        return
     served = Served(project_of(context).folder, book, place)
     _introduce(served, place, has_tokens=book.is_used)
     served.run(to_stderr)
     _end(served, stop_jobs=stop_jobs)
+
+
+def _demo(book: TokenBook, place: Listening) -> None:
+    """The demo's job with a steady input, to look at and to hurt; nothing is left of it afterwards."""
+    from lockstep.bench.demo.living import demo_project, living_job
+    from lockstep.serve.server import Served
+
+    with demo_project() as folder:
+        served = Served(folder, book, place)
+        try:
+            with living_job(folder):
+                to_stderr(f"the pages, with a job that lives: {place.url(served.port)}")
+                to_stderr("  1,000 records a second, two replicas; they take half a minute to boot")
+                to_stderr("  try     kill -9 PID, with a process from the page of its replicas")
+                to_stderr("  stop    Ctrl-C; the job and its folder go, too")
+                served.run(to_stderr)
+        finally:
+            _end(served, stop_jobs=True)
 
 
 def _introduce(served: Served, place: Listening, *, has_tokens: bool) -> None:

@@ -15,6 +15,7 @@ from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.control.health import Event, Health, History, Limits, histories, judge_health
 from lockstep.errors import ConnectError
+from lockstep.runtime.desired_run import DESIRED, last_run
 from lockstep.store.dead_letters import DeadLetters
 from lockstep.store.protocols import Published, Store
 
@@ -60,14 +61,8 @@ class Watcher:
     def __init__(self, store: Store, dead_letters: DeadLetters) -> None:
         self._store = store
         self._dead_letters = dead_letters
-        settings = run_settings(store)
-        self._limits = Limits(
-            wanted=settings.replicas,
-            lead_epochs_max=settings.lead_epochs_max,
-            # A waiting replica reports with every heartbeat at least; one that is silent this long has left the set.
-            silence_max_s=max(settings.lag_timeout_s, 3 * settings.heartbeat_interval_s),
-            publication_max_s=3 * settings.heartbeat_interval_s,
-        )
+        self._desired: str | None = None
+        self._limits = _limits(run_settings(store))
         self._began_us = int(store.fact(RUN_BEGAN) or 0)
         self._last_event = 0
         self._history: dict[str, History] = {}
@@ -77,6 +72,7 @@ class Watcher:
 
     def look(self, now_us: int) -> Overview:
         """The job as it is now."""
+        self._follow_changes()
         head = self._store.head()
         head_epoch = head.epoch if head else -1
         events = self._new_events()
@@ -103,6 +99,12 @@ class Watcher:
             held=head.held if head else {},
             dead_letters=self._letters_waiting(),
         )
+
+    def _follow_changes(self) -> None:
+        """An operation may have changed what is wanted since the look before."""
+        desired = self._store.fact(DESIRED)
+        if desired != self._desired:
+            self._desired, self._limits = desired, _limits(run_settings(self._store))
 
     def _letters_waiting(self) -> int:
         """How many letters wait, as far as is known: brokers that are away must not hold up whoever looks."""
@@ -135,9 +137,20 @@ class Watcher:
 
 
 def run_settings(store: Store) -> RunSettings:
-    """The settings of the job's newest run; those that this release does not know are passed over."""
-    held = json.loads(store.fact(RUN_SETTINGS) or "{}")
+    """The settings that the job is to have now; those that this release does not know are passed over."""
+    order = last_run(store)
+    held = order.settings.get("run", {}) if order is not None else json.loads(store.fact(RUN_SETTINGS) or "{}")
     return RunSettings.model_validate({key: value for key, value in held.items() if key in RunSettings.model_fields})
+
+
+def _limits(settings: RunSettings) -> Limits:
+    return Limits(
+        wanted=settings.replicas,
+        lead_epochs_max=settings.lead_epochs_max,
+        # A waiting replica reports with every heartbeat at least; one that is silent this long has left the set.
+        silence_max_s=max(settings.lag_timeout_s, 3 * settings.heartbeat_interval_s),
+        publication_max_s=3 * settings.heartbeat_interval_s,
+    )
 
 
 def spares(store: Store) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ _AREAS = (
     "ls06_tools",
     "ls06_transfer",
     "ls07_operations",
+    "ls07_pages",
     "ls07_places",
     "ls07_savepoints",
     "ls07_service",

@@ -53,6 +53,7 @@ from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.epoch.work import SparkWork
 from lockstep.runtime.executor_watch import ExecutorWatch
 from lockstep.runtime.failures import explained_failure, failure_of
+from lockstep.runtime.measurements import Measuring
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import KIND, Phases, since_process_start
 from lockstep.runtime.reporting import Reporter
@@ -417,6 +418,7 @@ class Replica:
 
     def _follow(self, queries: list[StreamingQuery]) -> int:
         assert self.sealer is not None
+        measuring = Measuring(self.store, self.holder.replica)
         while all(query.isActive for query in queries):
             if self.retired.is_set():
                 return EXIT_RETIRED
@@ -428,6 +430,7 @@ class Replica:
                 return self._drained(queries)
             if self._is_new_seed_due():
                 queries = self.seed_again(queries)
+            measuring.look(queries)
             time.sleep(_POLL_S)
         raise self.failure(queries)
 

@@ -20,14 +20,15 @@ from lockstep.serve.desk import Desk
 from lockstep.serve.guard import Guard
 from lockstep.serve.limits import Budget, Limits
 from lockstep.serve.models import Problem
+from lockstep.serve.pages.routes import page_routes
 from lockstep.serve.problems import on_crash, on_http_error, on_invalid_request, on_lockstep_error
 from lockstep.serve.routes import ingest, jobs, looks, operations, state, system
 from lockstep.serve.service import Service
 from lockstep.serve.tokens import Sessions, TokenBook
 
 API = "/api/v1"
-PAGES: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = ()
-"""Routes for people rather than programs (pages, metrics), each made for a service. They are not in /openapi.json."""
+PAGES: tuple[Callable[[Desk], Sequence[BaseRoute]], ...] = (page_routes,)
+"""Routes for people rather than programs (pages, metrics), each made for a desk. They are not in /openapi.json."""
 _ABOUT = """\
 Jobs of a Lockstep project: submit, look at and change them, and feed them records. Errors are
 `application/problem+json` with a code; `lockstep explain CODE` says more. Times are microseconds since 1970."""
@@ -64,7 +65,7 @@ def create_app(
     app.add_exception_handler(Exception, on_crash)
     _mount(app, desk, sessions, Budget(limits.streams, "open streams and waits"))
     for make in PAGES:
-        app.router.routes.extend(make(service))
+        app.router.routes.extend(make(desk))
     return app
 
 

@@ -6,6 +6,7 @@ Routes, pages and the command line ask here; nothing here knows HTTP.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +51,8 @@ class Service:
         self.clock = clock
         self.settings: Settings = load_settings(self.project)
         self.address = absolute(self.settings.store, self.project)
+        self.on_close: list[Callable[[], None]] = []
+        """What others opened for this service is given back with it."""
         self._opened: dict[str, _Opened] = {}
         self._lock = threading.Lock()
 
@@ -85,6 +88,8 @@ class Service:
 
     def close(self) -> None:
         """Give all stores back."""
+        while self.on_close:
+            self.on_close.pop()()
         with self._lock:
             for opened in self._opened.values():
                 _close(opened)

@@ -8,9 +8,9 @@ import json
 import pytest
 from rich.console import Console
 
-from lockstep.cli.events import event_text
 from lockstep.cli.live_table import LiveTable, live_table
 from lockstep.cli.plain_lines import JsonLines, PlainLines, status_line
+from lockstep.control.event_words import event_text
 from lockstep.control.health import Event, Health, ReplicaHealth, State
 from lockstep.control.overview import Overview
 

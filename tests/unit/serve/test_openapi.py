@@ -59,7 +59,8 @@ def test_every_route_answers_as_the_document_says(tmp_path: Path, monkeypatch: p
             operation: Any = found.ok()  # type: ignore[union-attr]
             _try(operation, asked.setdefault(operation.label, set()))
     # Of each route some requests have to arrive: made-up ones that are all refused would show nothing.
-    never = [label for label, statuses in asked.items() if not any(status < 300 for status in statuses)]
+    # One that is refused because another operation is under way has arrived.
+    never = [label for label, statuses in asked.items() if not any(one < 300 or one == 409 for one in statuses)]
     assert set(never) <= NEVER_TAKEN, asked
 
 
@@ -72,6 +73,9 @@ def _try(operation: Any, statuses: set[int]) -> None:
         if "job" in case.path_parameters and case.method != "DELETE":
             # A made-up name is unknown; most requests should reach something.
             case.path_parameters["job"] = "nobody" if len(str(case.path_parameters["job"])) % 4 == 3 else "logins"
+        if len(str(case.path_parameters.get("number", "four"))) != 4:
+            # The operation that was asked for before. Which numbers are made up depends on constants in all sources.
+            case.path_parameters["number"] = 1
         if case.query:
             case.query = {name: value for name, value in case.query.items() if name not in ("wait", "replica")}
         statuses.add(case.call_and_validate(checks=CHECKS, headers=HOST).status_code)

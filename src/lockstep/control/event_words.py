@@ -57,12 +57,21 @@ def event_text(event: Event) -> str:
     return f"{replica} {said}" if replica else said
 
 
+def is_bad(event: Event) -> bool:
+    """Whether somebody should know of it.
+
+    >>> is_bad((7, 0, "replica-ended", "r1", "exit code -9")), is_bad((8, 0, "replica-ended", "r1", "exit code 0"))
+    (True, False)
+    """
+    _, _, kind, _, text = event
+    return kind in _BAD or (kind == "replica-ended" and text not in _EXPECTED_ENDS)
+
+
 def event_style(event: Event) -> str:
     """How an event looks on a terminal."""
-    _, _, kind, _, text = event
-    if kind in _BAD or (kind == "replica-ended" and text not in _EXPECTED_ENDS):
+    if is_bad(event):
         return "bold red"
-    return "green" if kind == "seeded" else ""
+    return "green" if event[2] == "seeded" else ""
 
 
 def is_divergence(event: Event) -> bool:
