@@ -36,7 +36,7 @@ HELPED = 1.1
 """More partitions have helped if the capacity grew by a tenth at least,"""
 HELPED_SHARE = 0.3
 """and by this share of what was expected."""
-SETTLE_WINDOWS = 5
+SETTLE_WINDOWS = 3
 """Windows after a change until it is judged."""
 JUDGE_WINDOWS_MAX = 40
 """If it is still not known by then what it gave, nothing is learned from it."""
@@ -215,8 +215,13 @@ class Scaler:
             return self._smaller(seen, cost, now_us)
         return None
 
+    @property
+    def _is_growth_on_trial(self) -> bool:
+        """Whether it is not known yet what more partitions gave. One that was made smaller may grow at any time."""
+        return self.trial is not None and self.trial.after > self.trial.before
+
     def _larger(self, seen: Observation, cost: Cost, most: int, attempts: Attempts, now_us: int) -> Size | None:
-        if self.trial is not None or attempts.is_useless(MORE_PARTITIONS, now_us):
+        if self._is_growth_on_trial or attempts.is_useless(MORE_PARTITIONS, now_us):
             return None  # what the last step gave comes first
         if cost.error > 2 * EXACT and self.need_windows < self.settings.windows_up + INEXACT_WINDOWS_MAX:
             return None
@@ -240,7 +245,7 @@ class Scaler:
         return Size(size, why, self._inputs(cost, load, now_us), wanted)
 
     def _smaller(self, seen: Observation, cost: Cost, now_us: int) -> Size | None:
-        if self.trial is not None:
+        if self._is_growth_on_trial:
             return None  # what the last step gave comes first
         if sum(1 for at_us in self.downs_us if now_us - at_us < DAY_US) >= self.settings.scale_downs_per_day:
             return None

@@ -27,7 +27,7 @@ SUSPECTS_MAX = 32
 SPARE_COST = 0.2
 """What a spare costs of a replica: its memory, and next to none of the processor."""
 EASILY = 0.5
-"""A smaller mode is taken if it needs no more than so much of what is allowed: at the edge it would be taken back."""
+"""A smaller mode is taken if it needs no more than so much of what is allowed."""
 TOGETHER_S = 60.0
 """Hosts that are lost within this time are lost together."""
 COLD, WARM = "cold", "warm"
@@ -382,15 +382,14 @@ class Tolerance:
         current = mode_of(seen.replicas, seen.spares)
         gaps = Gaps(seen.hosts, self.rates, self.recoveries, self.settings.max_gap_s)
         allowed = self._allowed(replicas_max)
-        needed = self._needed(allowed, gaps, 1.0)
+        needed = self._needed(allowed, gaps)
         unmet = self._unmet(gaps, needed, replicas_max)
         if _rank(needed) > _rank(current) and not self.crashes_by_itself(now_us):
             self.enough_since_us = None
             return Choice(needed, gaps.all(), unmet)
-        if _rank(needed) < _rank(current):
-            lower = self._lower(current, self._needed(allowed, gaps, EASILY), now_us)
-        else:
-            lower = self.enough_since_us = None
+        if _rank(current) > _rank(allowed[-1]):
+            return Choice(needed, gaps.all(), unmet)  # the limits were lowered
+        lower = self._lower(current, self._smaller(allowed, gaps, current), now_us)
         if lower is not None:
             return Choice(lower, gaps.all(), unmet)
         return Choice(current, gaps.all(), unmet) if unmet else None
@@ -404,14 +403,20 @@ class Tolerance:
         """How many pauses are left of what is allowed in a month."""
         return max(self.settings.gaps_per_month - self.gaps, 0.1 * self.settings.gaps_per_month)
 
-    def _needed(self, allowed: Sequence[Mode], gaps: Gaps, share: float) -> Mode:
-        limit = share * affordable(self.left)
+    def _needed(self, allowed: Sequence[Mode], gaps: Gaps) -> Mode:
+        limit = affordable(self.left)
         enough = next((mode for mode in allowed if gaps.of(mode) <= limit), None)
         if enough is not None:
             return enough
         # None is good enough: the smallest of those that are about as good as can be had.
         best = min(gaps.of(mode) for mode in allowed)
         return next(mode for mode in allowed if gaps.of(mode) <= 1.25 * best)
+
+    def _smaller(self, allowed: Sequence[Mode], gaps: Gaps, current: Mode) -> Mode:
+        """A smaller mode that is easily good enough, or no worse: at the edge it would be taken back."""
+        limit = EASILY * affordable(self.left)
+        smaller = (mode for mode in allowed if _rank(mode) < _rank(current))
+        return next((mode for mode in smaller if gaps.of(mode) <= limit or gaps.of(mode) <= gaps.of(current)), current)
 
     def _lower(self, current: Mode, needed: Mode, now_us: int) -> Mode | None:
         if _rank(needed) >= _rank(current):

@@ -144,7 +144,7 @@ BUGS = (
         "always-three",
         "Whatever is asked for, three replicas are taken if they may be.",
         "cost",
-        swapped((Tolerance, "_needed", lambda tolerance, allowed, gaps, share: allowed[-1])),  # noqa: ARG005
+        swapped((Tolerance, "_needed", lambda tolerance, allowed, gaps: allowed[-1])),  # noqa: ARG005
     ),
 )
 

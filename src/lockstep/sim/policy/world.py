@@ -147,7 +147,7 @@ class World:
         gauss = self.draw.gauss
         epochs = [
             (size, cost.epoch_s(size) * max(0.5, gauss(1.0, 0.05)))
-            for size in (max(0.0, usual * gauss(1.0, 0.3)) for _ in range(4 if records else 0))
+            for size in (max(0.0, usual * gauss(1.0, 0.3)) for _ in range(6 if records else 0))
         ]
         self.epoch += len(epochs)
         self._look(now_s, records=round(records), epochs=epochs)
