@@ -243,6 +243,10 @@ class AgentProcesses:
         assert isinstance(spare, RemoteProcess)
         return may_live(self._rooms(), spare.host, replica)
 
+    def host_names(self) -> list[str]:
+        """The hosts that the job may use now; one without a name if it lives on this one alone."""
+        return list(self._hosts)
+
     def crowded(self) -> str | None:
         """A replica that shares its host although some host has none."""
         return crowded(self._rooms())

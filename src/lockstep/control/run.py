@@ -22,6 +22,7 @@ from lockstep.connect.remote.paths import location
 from lockstep.connect.sinks.delta_tidying import DeltaTidier
 from lockstep.connect.specs import DeltaSink, FilesSink
 from lockstep.connect.tables import TABLES, Table, copy_tables
+from lockstep.control.adapting import policy_runner
 from lockstep.control.agents import AgentProcesses, Directory, Found, end_others, sorted_out
 from lockstep.control.aside import Aside
 from lockstep.control.changing import Operations
@@ -379,10 +380,14 @@ def run_job(prepared: PreparedRun, on_tick: Callable[[], None]) -> None:
         signal.signal(number, lambda *_: supervisor.stop())
 
     prepared.compactor.start()
-    wanted = _Wanted(prepared)
+    wanted, order = _Wanted(prepared), last_run(prepared.store)
+    assert order is not None, "what runs was ordered"
+    policy = policy_runner(prepared.store, order, prepared.processes.host_names)
 
     def tick() -> None:
         wanted.look()
+        if not supervisor.stops:
+            policy.look()
         on_tick()
 
     try:

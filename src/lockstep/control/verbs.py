@@ -22,6 +22,7 @@ from lockstep.store.protocols import Store
 PARTITIONS = "spark.sql.shuffle.partitions"
 PARTITIONS_MAX = 1_000
 REPLICAS_MAX = 16
+SPARES_MAX = 4
 TIMEOUT_S = 900.0
 
 
@@ -52,15 +53,18 @@ class JobVerbs:
         partitions: int | None = None,
         stage: int | None = None,
         cores: int | None = None,
+        spares: int | None = None,
         manner: Manner = PLAINLY,
     ) -> Operation:
-        """Another number of replicas, or another shape of all of them: partitions of state, cores."""
+        """Another number of replicas or spares, or another shape of all of them: partitions of state, cores."""
         before = self.current()
-        _check_numbers(replicas, partitions, stage, cores)
-        asked = {"replicas": replicas, "partitions": partitions, "stage": stage, "cores": cores}
+        _check_numbers(replicas, partitions, stage, cores, spares)
+        asked = {"replicas": replicas, "partitions": partitions, "stage": stage, "cores": cores, "spares": spares}
         after = before
         if replicas is not None:
             after = with_replicas(after, replicas)
+        if spares is not None:
+            after = replace(after, settings={**after.settings, "run": {**after.settings["run"], "spares": spares}})
         if partitions is not None:
             refuse_at_address(self._store, self._job, "another number of partitions")
         if partitions is not None or cores is not None:
@@ -176,14 +180,20 @@ def _with_cores(master: str, cores: int) -> str:
     return f"local[{cores}]"
 
 
-def _check_numbers(replicas: int | None, partitions: int | None, stage: int | None, cores: int | None) -> None:
+def _check_numbers(
+    replicas: int | None, partitions: int | None, stage: int | None, cores: int | None, spares: int | None
+) -> None:
     limits = {"replicas": (replicas, REPLICAS_MAX), "partitions": (partitions, PARTITIONS_MAX), "cores": (cores, 1_024)}
     for name, (value, most) in limits.items():
         if value is not None and not 1 <= value <= most:
             raise ServiceError(
                 "LS0745", f"{value} {name}", why=f"there can be 1 to {most}.", hint="give another number."
             )
-    if all(value is None for value in (replicas, partitions, cores)):
+    if spares is not None and not 0 <= spares <= SPARES_MAX:
+        raise ServiceError(
+            "LS0745", f"{spares} spares", why=f"there can be 0 to {SPARES_MAX}.", hint="give another number."
+        )
+    if all(value is None for value in (replicas, partitions, cores, spares)):
         raise ServiceError(
             "LS0745",
             "nothing to rescale was given",

@@ -19,6 +19,7 @@ from lockstep.control.health import Event
 from lockstep.control.operations.book import OPERATIONS, OperationBook
 from lockstep.control.operations.model import Operation
 from lockstep.control.overview import RUN_BEGAN, Overview, Watcher, run_settings, spares
+from lockstep.control.policy.decisions import FACT as DECISIONS
 from lockstep.errors import StoreError
 from lockstep.runtime.desired_run import DESIRED, DesiredRun, last_run
 from lockstep.runtime.measurements import Measured, measured_key
@@ -31,8 +32,6 @@ from lockstep.store.dead_letters import DeadLetters
 from lockstep.store.journal import JOURNAL_FILE, JOURNALS_FOLDER, SqliteJournal, open_journal
 from lockstep.store.protocols import Digest, Divergence, Entry, Positions, Progress, Published, Store
 
-DECISIONS = "decisions"
-"""Fact: what was decided about the job by itself, a list of plain data, newest last."""
 EVENTS_KEPT = 500
 PUBLISHED_KEPT = 10_000
 """A quarter of an hour at ten epochs a second, and some more."""
