@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
+from lockstep.control.policy.runner import MEMORY as POLICY_MEMORY
 from lockstep.errors import LockstepError, ServiceError
 from lockstep.serve.desk import Desk
 from lockstep.serve.looks.look import Look
@@ -31,8 +32,6 @@ from lockstep.serve.pages.replicas import replicas_page
 from lockstep.store.opening import announced_hosts
 
 Query = Mapping[str, str]
-POLICY_MEMORY = "policy"
-"""Fact: what the policy has learned."""
 _NUMBER_DIGITS_MAX = 15
 
 
