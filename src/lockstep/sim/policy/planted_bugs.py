@@ -144,7 +144,10 @@ BUGS = (
         "always-three",
         "Whatever is asked for, three replicas are taken if they may be.",
         "cost",
-        swapped((Tolerance, "_needed", lambda tolerance, allowed, gaps: allowed[-1])),  # noqa: ARG005
+        swapped(
+            (Tolerance, "_needed", lambda tolerance, allowed, gaps: allowed[-1]),  # noqa: ARG005
+            (Tolerance, "_smaller", lambda tolerance, allowed, gaps, current: current),  # noqa: ARG005
+        ),
     ),
 )
 
