@@ -28,6 +28,7 @@ HOST = {"Host": "127.0.0.1"}
 NEVER_TAKEN = frozenset(
     {
         "POST /api/v1/jobs",
+        "POST /api/v1/jobs/{job}/upgrade",
         "DELETE /api/v1/jobs/{job}",
         "POST /api/v1/ingest/{journal}",
         "PUT /api/v1/jobs/{job}/spec",
@@ -49,7 +50,7 @@ def as_bytes(_context: object, value: object) -> bytes:
 
 def test_every_route_answers_as_the_document_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nothing that is made up is worth a process.
-    monkeypatch.setattr(submission, "_ordered", lambda *_: "made-up")
+    monkeypatch.setattr(submission, "_ordered", lambda *_: {"job": "made-up", "operation": "1"})
     limits = Limits(requests_per_s=1e6, requests_burst=10**6)
     app = create_app(Service(made_project(tmp_path / "project")), limits=limits)
     asked: dict[str, set[int]] = {}

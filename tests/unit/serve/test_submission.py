@@ -51,6 +51,29 @@ def test_a_job_with_its_modules_is_ordered_by_a_process_of_its_own(http: TestCli
     assert "helpers" not in sys.modules, "nothing of it runs in here"
 
 
+def test_a_running_job_is_upgraded_to_code_that_was_sent_and_what_cannot_be_is_refused(
+    http: TestClient, service: Service
+) -> None:
+    names = b'NAME = "sent"'
+    assert sent(http, zipped({"job.py": JOB_FILE, "helpers/names.py": names})).status_code == 201  # type: ignore[attr-defined]
+    changed = JOB_FILE.replace(b".to(", b".filter(\"line <> ''\").to(")
+    bundle = zipped({"job.py": changed, "helpers/names.py": names})
+    headers = {"Lockstep-Digest": hashlib.sha256(bundle).hexdigest(), "Content-Type": "application/zip"}
+    asked = [
+        http.post(f"{JOBS}/sent/upgrade?file=job.py", content=bundle, headers={**headers, "Idempotency-Key": "once"})
+        for _ in range(2)
+    ]
+    assert [one.status_code for one in asked] == [202, 202], asked[0].text
+    assert {one.json()["number"] for one in asked} == {1} and asked[0].json()["kind"] == "upgrade"
+    operation = service.verbs("sent").book.open()
+    assert operation is not None and operation.after is not None and operation.after["results_of"] == 2
+    assert http.get(f"{JOBS}/sent/difference").json()["epochs"] == 0
+    other = zipped({"job.py": changed.replace(b'"out"', b'"elsewhere"'), "helpers/names.py": names})
+    headers["Lockstep-Digest"] = hashlib.sha256(other).hexdigest()
+    refused = http.post(f"{JOBS}/sent/upgrade?file=job.py", content=other, headers=headers)
+    assert refused.status_code >= 400 and refused.json()["code"] == "LS0747", refused.text
+
+
 @pytest.mark.parametrize(
     ("files", "query"),
     [
