@@ -384,7 +384,8 @@ class Tolerance:
         allowed = self._allowed(replicas_max)
         needed = self._needed(allowed, gaps)
         unmet = self._unmet(gaps, needed, replicas_max)
-        if _rank(needed) > _rank(current) and not self.crashes_by_itself(now_us):
+        may_grow = not self.suspects and not self.crashes_by_itself(now_us)
+        if _rank(needed) > _rank(current) and may_grow:
             self.enough_since_us = None
             return Choice(needed, gaps.all(), unmet)
         if _rank(current) > _rank(allowed[-1]):

@@ -107,10 +107,12 @@ class Checks:
         if MODES.index(after) < MODES.index(before):
             if struck_s is not None and now_s - struck_s < quiet_s:
                 raise PolicyBroken("quiet", f"{after.name} {now_s - struck_s:.0f} s after a failure")
-        elif self.own_fault_s is not None and now_s - self.own_fault_s < DAY_S:
-            blameless = struck_s is None or now_s - struck_s > DAY_S
-            if blameless and world.fleet.replicas < wish.replicas:
-                raise PolicyBroken("own fault", f"{after.name}, and nothing failed but the job itself")
+        elif self.own_fault_s is not None and world.fleet.replicas < wish.replicas:
+            ago_s = now_s - self.own_fault_s
+            # Later only for what else failed; or if it is the first choice, which nothing that was seen has made.
+            blamed = struck_s is not None and now_s - struck_s <= DAY_S
+            if ago_s < quiet_s or (ago_s < DAY_S and not blamed and self.mode_changes_s):
+                raise PolicyBroken("own fault", f"{after.name} {ago_s:.0f} s after the job crashed by its own fault")
         self.mode_changes_s.append(now_s)
         self._count(self.mode_changes_s, MODE_CHANGES_MAX, "the mode", now_s)
 
