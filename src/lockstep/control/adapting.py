@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from lockstep.control.operations.rolling import Change
 from lockstep.control.policy.decisions import Operation, Replace, Rescale
 from lockstep.control.policy.observations import Shape
 from lockstep.control.policy.runner import PolicyRunner
@@ -30,10 +29,8 @@ def policy_runner(store: Store, order: DesiredRun, hosts: Callable[[], Sequence[
 
 
 def shape_of(verbs: JobVerbs, hosts: Sequence[str]) -> Shape:
-    """What the job looks like now, or will when the change under way is done."""
-    under_way = verbs.book.open()
-    order = Change(under_way).after if under_way is not None else verbs.current()
-    settings = order.parsed_settings()
+    """What the job looks like now: a change under way shows when it is done, which is what the policy waits for."""
+    settings = verbs.current().parsed_settings()
     # What this host has stands for the others: where they differ, a larger one idles a little.
     cores = (os.cpu_count() or 1) * max(1, len(hosts))
     partitions = int(settings.spark.conf.get(PARTITIONS, "1"))

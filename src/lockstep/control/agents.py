@@ -255,12 +255,12 @@ class AgentProcesses:
         """What could be had at the last look, on the host that has most."""
         return max((host.memory_free_bytes for host in self._hosts.values()), default=0)
 
-    def standings(self, stages: int) -> list[tuple[int, ...]]:
-        """The newest epoch that each stage of each replica has computed, as all hosts know it."""
-        found: list[tuple[int, ...]] = []
+    def standings(self, stages: int) -> list[tuple[str, tuple[int, ...]]]:
+        """Each replica and the newest epoch that each of its stages has computed, as all hosts know it."""
+        found: list[tuple[str, tuple[int, ...]]] = []
         for host in self._hosts.values():
             with suppress(AgentGone, AgentSilent):
-                found += host.client.standings(stages).values()
+                found += host.client.standings(stages).items()
         return found
 
     def look(self) -> str:

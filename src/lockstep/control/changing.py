@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -19,10 +20,10 @@ from lockstep.control.operations.rolling import (
     advance,
 )
 from lockstep.control.supervision import Seen, is_healthy
-from lockstep.runtime.desired_run import DesiredRun, note_desired
+from lockstep.runtime.desired_run import DesiredRun, note_changed
 from lockstep.runtime.shadow import SHADOWED, comparison, shadow_fact
 from lockstep.runtime.spec import EXIT_DIVERGED, EXIT_JOB_ERROR, ReplicaSpec, replica_names
-from lockstep.runtime.state.recovery import VERSION, VERSION_FROM, began_after
+from lockstep.runtime.state.recovery import ALIKE, VERSION, VERSION_FROM, began_after
 from lockstep.runtime.steering import publish_from
 from lockstep.store.protocols import Store
 
@@ -134,9 +135,9 @@ class Operations:
         if after.state == "done":
             self._commit(Change(held))
         self._steer(after)
-        self._book.update(held.number, lambda now: replace(after, wish=now.wish) if now.wish != held.wish else after)
+        written = self._book.update(held.number, lambda now: _moved_on(held, now, after))
         self._store.add_event("operation", _told(after))
-        return after if after.is_open else None
+        return written if written.is_open else None
 
     def _steer(self, operation: Operation) -> None:
         """Where results change: one sealed entry switches, another one switches back."""
@@ -152,8 +153,13 @@ class Operations:
             since = self._store.fact(began_after(after.results_of)) or "-1"
             self._store.set_fact(VERSION_FROM, since)
         self._store.set_fact(VERSION, self._version_of(after))
-        note_desired(self._store, after)
-        self._order = after
+        self._order = note_changed(self._store, after)
+
+    def _note_alike(self, change: Change) -> None:
+        """Code with the same results may go on from the other's state, forwards and back."""
+        if not change.changes_results and change.before.code_hash != change.after.code_hash:
+            alike = [self._version_of(change.before), self._version_of(change.after)]
+            self._store.set_fact(ALIKE, json.dumps(alike))
 
     def _wanted(self) -> Roster:
         if self._operation is not None and self._operation.state != "asked":
@@ -169,6 +175,7 @@ class Operations:
             slots[one.name] = SlotView(one.alive, fitting.get(one.name, False), ready, _trouble(one))
         if held.state == "asked":
             # What was found about an earlier change says nothing about this one.
+            self._note_alike(Change(held))
             results_of = Change(held).after.results_of
             self._store.set_fact(shadow_fact(results_of), "null")
             self._store.set_fact(SHADOWED, str(results_of))
@@ -182,6 +189,13 @@ class Operations:
             return False
         joined = self._joined.setdefault((said.replica, said.incarnation), said.epoch)
         return said.epoch >= joined + AGREED_EPOCHS
+
+
+def _moved_on(held: Operation, now: Operation, after: Operation) -> Operation:
+    """The operation one step further, unless somebody else has moved it meanwhile; a word that came since stays."""
+    if replace(now, wish=held.wish) != held:
+        return now
+    return replace(after, wish=now.wish) if now.wish != held.wish else after
 
 
 def _trouble(one: Seen) -> str:

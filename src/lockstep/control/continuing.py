@@ -9,6 +9,8 @@ from dataclasses import replace
 from lockstep.clock import wall_us
 from lockstep.config import RunSettings, Settings
 from lockstep.control.operations.book import OperationBook
+from lockstep.control.operations.model import Operation
+from lockstep.control.operations.rolling import Change
 from lockstep.errors import RunError
 from lockstep.plan.fingerprints import differences
 from lockstep.plan.graph import Graph
@@ -82,13 +84,15 @@ def settle_generation(store: Store, order: DesiredRun) -> DesiredRun:
     last, book = last_run(store), OperationBook(store)
     if last is None:
         return order
-    same = replace(order, generation=last.generation, results_of=last.results_of)
+    same = replace(order, generation=last.generation, results_of=last.results_of, environment=last.environment)
     if same.template().likeness == last.template().likeness:
         order = same
     else:
         # All replicas change at once, after the last epoch: there is nobody to publish other results beside.
         order = replace(same, generation=last.generation + 1)
     under_way = book.open()
+    if under_way is not None and order.generation != last.generation:
+        _refuse_half_way(under_way)
     if under_way is not None and (order.generation != last.generation or order.settings != last.settings):
         why = "the job was started anew with other code or settings"
         book.update(under_way.number, lambda one: one.ended("rolled-back", wall_us(), why))
@@ -96,6 +100,19 @@ def settle_generation(store: Store, order: DesiredRun) -> DesiredRun:
     if under_way is None:
         publish_from(store, order.results_of)
     return order
+
+
+def _refuse_half_way(operation: Operation) -> None:
+    """New code has taken over in some replicas: only the operation itself knows the way to either end."""
+    change = Change(operation)
+    if change.replaced and change.before.code_hash != change.after.code_hash:
+        raise RunError(
+            "LS0623",
+            f"operation {operation.number} ({operation.kind}) is half-way",
+            why="some replicas have the state of the new code, and others that of the old one.",
+            hint="start the job with the code and the settings that it had when the operation began: it goes on with "
+            "the operation. Then `lockstep commit` or `lockstep rollback`.",
+        )
 
 
 def check_end(store: Store, graph: Graph, settings: Settings) -> None:

@@ -294,7 +294,8 @@ def _supervisor(
     end_others(found.others, processes.running, store)
     run(retire(store, found.replicas))
     if store.fact(VERSION) != (version := graph.version(order.code_hash)):
-        note_version(store, version, _standings(graph, settings, project, agents, processes))
+        at = _standings(graph, settings, project, agents, processes)
+        note_version(store, version, [epochs for replica, epochs in at if not replica or replica in roster])
     forget_removed(store, roster)
     home = project / STORE_FOLDER
     shared = settings.checkpoints
@@ -326,13 +327,13 @@ def _version(graph: Graph, current: DesiredRun, project: Path, order: DesiredRun
 
 def _standings(
     graph: Graph, settings: Settings, project: Path, agents: Agents, processes: AgentProcesses
-) -> list[tuple[int, ...]]:
-    """The newest epoch that each stage of each replica has computed, wherever its checkpoint is."""
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Each replica and the newest epoch that each of its stages has computed, wherever its checkpoint is."""
     stages = len(graph.stages)
     if settings.checkpoints:
-        return standings_at(settings.checkpoints, stages)
+        return [("", epochs) for epochs in standings_at(settings.checkpoints, stages)]
     if isinstance(agents, JobAgent):
-        return list(standings(job_folder(project / STORE_FOLDER, graph.name), stages).values())
+        return list(standings(job_folder(project / STORE_FOLDER, graph.name), stages).items())
     return processes.standings(stages)
 
 

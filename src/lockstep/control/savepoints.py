@@ -212,7 +212,13 @@ def _state(place: Place, store: Store, fresh: Path) -> tuple[str, tuple[StageSta
 
     Whoever cannot be copied is passed over. The last stage first: then none has read what another has not written.
     """
-    healthy = situation_of(store, "", None, sound=False).peers
+    head = store.head()
+    # While results change, those in the shadow have another state.
+    healthy = [
+        one
+        for one in situation_of(store, "", None, sound=False).peers
+        if head is None or one.results_of == head.generation
+    ]
     running = sorted(healthy, key=lambda one: -one.epoch)
     here = [one for one in running if not one.host or replica_folder(place.home, place.job, one.replica).is_dir()]
     tries: list[Callable[[], tuple[str, tuple[StageStanding, ...]]]] = [

@@ -37,6 +37,12 @@ class Slot:
     cpu_seen_us: int = 0
     busy_us: int = 0
 
+    def begin_anew(self) -> None:
+        """Something else is wanted in its place: its history of failures is not that one's."""
+        self.given_up, self.exit_code, self.failed_after = False, None, None
+        self.restarts_us.clear()
+        self.likeness = ""
+
 
 def computes(said: Progress | None) -> bool:
     """Whether a replica has computed an epoch, as its newest word tells."""

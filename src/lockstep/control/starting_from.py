@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,7 +54,9 @@ def begin_from(folder: Path, graph: Graph, store: Store, place: Place, *, on_hos
     for journal in savepoint.journals:
         _put_journal(folder, journal, job_folder(place.home, graph.name))
     _note(store, savepoint)
-    store.begin_at(savepoint.entries, read_items(folder))
+    # The generations of the job that it was taken from are not this one's.
+    entries = [replace(entry, generation=1, turn=0) for entry in savepoint.entries]
+    store.begin_at(entries, read_items(folder))
     store.add_event("begun-from", f"savepoint {savepoint.name} of {savepoint.job}, epoch {savepoint.epoch}")
 
 

@@ -43,6 +43,8 @@ class Seen:
     """The newest epoch it had computed when it last met an error of the job itself; None if it never did."""
     leaves_since_us: int | None = None
     """Since when it has been asked to end, to be started on another host."""
+    kind: str = ""
+    """What its process was started with: replicas of another kind may not have its errors."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,10 @@ def _for_ended(
 def _may_pass_elsewhere(one: Seen, replicas: Sequence[Seen]) -> bool:
     """Whether another replica may get past the error: one that lives and has not met it at the same epoch itself."""
     others = [other for other in replicas if other.name != one.name]
-    return any(other.alive for other in others) and all(other.failed_after != one.failed_after for other in others)
+    if any(other.alive and other.kind != one.kind for other in others):
+        return True
+    alike = [other for other in others if other.kind == one.kind]
+    return any(other.alive for other in alike) and all(other.failed_after != one.failed_after for other in alike)
 
 
 def restarts_within(restarts_us: Sequence[int], now_us: int, settings: RunSettings) -> list[int]:

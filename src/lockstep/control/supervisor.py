@@ -247,6 +247,9 @@ class Supervisor:
             if slot.process is None and slot.name not in roster:
                 del self.slots[slot.name]
                 self._owed.append(partial(self._store.remove, slot.name))
+            elif slot.process is None and slot.likeness not in ("", roster[slot.name].template.likeness):
+                # What it failed as says nothing about what it is to be now.
+                slot.begin_anew()
             elif slot.process is not None and slot.leaves_since_us is None and not self._fits(slot):
                 slot.process.drain()
                 slot.leaves_since_us = now
@@ -318,6 +321,7 @@ class Supervisor:
             behind_then_epochs=slot.behind_then_epochs,
             busy_us=slot.busy_us,
             failed_after=slot.failed_after,
+            kind=slot.likeness,
             leaves_since_us=slot.leaves_since_us,
         )
 

@@ -17,6 +17,7 @@ from lockstep.control.operations.model import Kind, Operation, Request, Wish
 from lockstep.errors import ServiceError
 from lockstep.runtime.desired_run import DesiredRun, last_run, note_stopped
 from lockstep.runtime.steering import pause, resume
+from lockstep.store.derived import ORDER
 from lockstep.store.protocols import Store
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -129,6 +130,13 @@ class JobVerbs:
 
     def _steered(self, kind: Literal["activate", "deactivate"], manner: Manner) -> Operation:
         """Done by whoever asks, at once, and also beside an operation that is under way."""
+        if kind == "deactivate" and self._store.fact(ORDER) is not None:
+            raise ServiceError(
+                "LS0749",
+                f'job "{self._job}" cannot be deactivated',
+                why='its order is "derived": the ends of its epochs follow from the log, and nobody seals them.',
+                hint="stop it instead: `lockstep stop`; it goes on where it was.",
+            )
         (pause if kind == "deactivate" else resume)(self._store)
         return self.book.note(_request(kind, {}, manner))
 

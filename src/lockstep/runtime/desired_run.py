@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +86,21 @@ def last_run(store: Store) -> DesiredRun | None:
     return DesiredRun(**json.loads(said)) if said else None
 
 
+def note_changed(store: Store, after: DesiredRun) -> DesiredRun:
+    """What is to run has changed; if it was stopped meanwhile, it stays stopped."""
+    return _swapped(store, lambda last: replace(after, wanted=last.wanted, at_once=last.at_once)) or after
+
+
 def note_stopped(store: Store, *, at_once: bool = False) -> None:
     """Nothing is to run any more: whoever coordinates the job stops it, and nobody takes it up again."""
-    order = last_run(store)
-    if order is not None and (order.wanted or at_once > order.at_once):
-        note_desired(store, replace(order, wanted=False, at_once=at_once))
+    _swapped(store, lambda last: replace(last, wanted=False, at_once=at_once or last.at_once))
+
+
+def _swapped(store: Store, change: Callable[[DesiredRun], DesiredRun]) -> DesiredRun | None:
+    """Change what is to run, as it is now; None if the job never ran."""
+    while (held := store.fact(DESIRED)) is not None:
+        before = DesiredRun(**json.loads(held))
+        after = change(before)
+        if after == before or store.swap_fact(DESIRED, held, json.dumps(after.to_json(), sort_keys=True)):
+            return after
+    return None

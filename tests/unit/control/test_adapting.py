@@ -12,7 +12,7 @@ from lockstep.control.adapting import ask, policy_runner, shape_of
 from lockstep.control.policy.decisions import Replace, Rescale
 from lockstep.control.verbs import JobVerbs
 from lockstep.errors import ServiceError
-from lockstep.runtime.desired_run import DesiredRun, note_desired
+from lockstep.runtime.desired_run import DesiredRun, note_changed, note_desired
 from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Progress, Store
 
@@ -29,17 +29,19 @@ def _order() -> DesiredRun:
     return DesiredRun("logins", "code/ab/job.py:job", "hash", "sqlite:x", Settings().model_dump(mode="json"))
 
 
-def test_a_rescale_is_asked_for_in_the_name_of_the_policy_and_its_end_is_the_shape(store: Store) -> None:
+def test_a_rescale_is_asked_for_in_the_name_of_the_policy_and_shows_when_it_is_done(store: Store) -> None:
     verbs = JobVerbs(store, "logins")
     assert (shape_of(verbs, [""]).partitions, shape_of(verbs, [""]).replicas) == (1, 2)
     ask(verbs, Rescale(partitions=4, replicas=3, spares=0), [""])
     asked = verbs.book.open()
     assert asked is not None and asked.asked_by == "policy" and asked.kind == "rescale"
-    shape = shape_of(verbs, ["h1", "h2"])
-    assert (shape.partitions, shape.replicas, shape.spares) == (4, 3, 0)
+    assert shape_of(verbs, [""]).partitions == 1, "it is under way"
     with pytest.raises(ServiceError) as refused:
         ask(verbs, Rescale(partitions=2), [""])
     assert refused.value.code == "LS0740", "the policy hears that something else is under way"
+    note_changed(store, DesiredRun(**asked.after or {}))
+    shape = shape_of(verbs, ["h1", "h2"])
+    assert (shape.partitions, shape.replicas, shape.spares) == (4, 3, 0)
 
 
 def test_a_replica_is_moved_to_another_host_if_there_is_one(store: Store) -> None:

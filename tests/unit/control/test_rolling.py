@@ -175,7 +175,7 @@ def test_a_move_replaces_one_replica_on_its_new_host() -> None:
 
 @given(
     st.sampled_from([1, 2, 3]),
-    st.sampled_from(["rescale", "upgrade", "replicas"]),
+    st.sampled_from(["rescale", "upgrade", "replicas", "both", "fewer"]),
     st.lists(st.sampled_from(["go", "break", "mend", "rollback", "commit", "differ"]), max_size=40),
     st.sampled_from(["rollback", "commit"]),
 )
@@ -187,6 +187,8 @@ def test_whatever_happens_it_is_done_or_rolled_back_and_all_replicas_are_of_one_
         "rescale": with_shape(before, 4, None, None),
         "upgrade": upgraded(before),
         "replicas": with_replicas(before, replicas + 1),
+        "both": with_replicas(with_shape(before, 4, None, None), replicas + 1),
+        "fewer": with_replicas(with_shape(before, 4, None, None), max(1, replicas - 1)),
     }[kind]
     operation = asked("upgrade" if kind == "upgrade" else "rescale", before, after)
     world = World(replace(operation, at_deadline=at_deadline))
@@ -209,3 +211,25 @@ def test_whatever_happens_it_is_done_or_rolled_back_and_all_replicas_are_of_one_
     assert len(world.running) == wanted.settings["run"]["replicas"]
     if kind == "upgrade":
         assert world.publishes == wanted.results_of
+
+
+def test_after_a_switch_back_the_old_kind_publishes_what_the_new_one_has_only_sealed() -> None:
+    before = spec(1)
+    world = World(asked("upgrade", before, upgraded(before), keep_s=300))
+    while world.operation.phase != "confirm":
+        world.step()
+    world.operation = replace(world.operation, wish="rollback")
+    world.step()
+    assert world.operation.phase == "switch back"
+    assert Change(world.operation).publishing() == (1, 0), "no entry of the new kind keeps the old one in the shadow"
+
+
+def test_a_switch_waits_for_somebody_who_can_publish() -> None:
+    before = spec(1)
+    world = World(asked("upgrade", before, upgraded(before)))
+    while world.operation.phase != "compare":
+        world.step()
+    world.broken = {2}
+    gone = replace(world.operation, wish="commit")
+    view = View({"r0": SlotView(alive=True, fits=True, ready=True)}, world.now_us, 1, 20, 0)
+    assert advance(gone, view).phase == "compare"

@@ -117,7 +117,7 @@ class Change:
         """From the phase that it is in; empty if there is none any more."""
         if self.operation.phase in (LEAVE, GROW) or (self.changes_results and self.replaced == self.targets):
             return (WITHDRAW,) if self.operation.phase == GROW else ()
-        back = [f"{BACK}{name}" for name in reversed(self.replaced)]
+        back = [f"{BACK}{name}" for name in reversed(self.replaced) if name in self.names_before]
         return (*([SWITCH_BACK] if self._has_switched else []), *back, WITHDRAW)
 
     def roster(self) -> dict[str, Wanted]:
@@ -139,8 +139,10 @@ class Change:
             return before, 0
         if self.operation.phase == LEAVE:
             return after, 0
-        has_switched = self._has_switched and self.operation.state != "rolling-back"
-        return (after, before) if has_switched else (before, after)
+        if self._has_switched and self.operation.state == "rolling-back":
+            # What the new kind has sealed and could not publish, the old one publishes: nobody else will.
+            return before, 0
+        return (after, before) if self._has_switched else (before, after)
 
     @property
     def _has_switched(self) -> bool:
@@ -200,14 +202,16 @@ def _waited(change: Change, view: View) -> Operation:
     """Whether to go on, in the two phases that may wait for a person."""
     one = change.operation
     late = view.now_us >= one.deadline_us
-    if one.wish == "commit" or (late and one.at_deadline == "commit"):
-        return _next(one, view.now_us)
+    goes_on = one.wish == "commit" or (late and one.at_deadline == "commit")
     if one.phase == CONFIRM:
         kept_s = (view.now_us - one.steps[-1].at_us) / US_PER_S
-        return one if kept_s < float(one.arguments.get("keep_s", KEEP_S)) else _next(one, view.now_us)
-    if view.compared_epochs < COMPARED_EPOCHS:
+        is_over = kept_s >= float(one.arguments.get("keep_s", KEEP_S))
+        return _next(one, view.now_us) if goes_on or is_over else one
+    is_enough = view.compared_epochs >= COMPARED_EPOCHS
+    if not _is_well(view.slots.get(change.joiner, ABSENT)) or not (goes_on or is_enough):
+        # Nobody would publish if it were to begin now, or nothing is known yet.
         return one
-    if not view.differing_epochs:
+    if goes_on or not view.differing_epochs:
         return _next(one, view.now_us)
     if one.state == "waiting":
         return one
@@ -219,14 +223,20 @@ def _is_reached(change: Change, view: View) -> bool:
     """Whether all is as the phase wants it."""
     phase, slots, roster = change.operation.phase, view.slots, change.roster()
     if phase == SWITCH:
-        return view.publishes == change.after.results_of
+        return view.publishes == change.after.results_of and _is_well(slots.get(change.joiner, ABSENT))
     if phase == SWITCH_BACK:
         return view.publishes == change.before.results_of
     if phase in (LEAVE, WITHDRAW, GROW):
         are_others_gone = all(name in roster for name, slot in slots.items() if slot.alive)
-        return are_others_gone and all(_is_well(slots.get(name, ABSENT)) for name in roster)
-    awaited = change.joiner if phase == JOIN else phase.removeprefix(REPLACE).removeprefix(BACK)
-    return _is_well(slots.get(awaited, ABSENT))
+        return are_others_gone and all(_is_settled(slots.get(name, ABSENT)) for name in roster)
+    if phase.startswith(BACK):
+        return _is_settled(slots.get(phase.removeprefix(BACK), ABSENT))
+    return _is_well(slots.get(change.joiner if phase == JOIN else phase.removeprefix(REPLACE), ABSENT))
+
+
+def _is_settled(slot: SlotView) -> bool:
+    """Whether there is nothing to wait for: one that cannot run as it was before is no reason to wait for ever."""
+    return _is_well(slot) or bool(slot.trouble)
 
 
 def _is_well(slot: SlotView) -> bool:

@@ -193,6 +193,16 @@ order="agreed" and order="derived" cut the input into epochs in different ways, 
 cuts. So the order is fixed by the first start of a job. Run it with the order that it has; for the other one give it
 another name, and its sinks other places.""",
     ),
+    "LS0623": Page(
+        "An upgrade is half-way",
+        """\
+The job was stopped, or its coordinator was killed, while an upgrade replaced its replicas: some have the
+state of the new code by now. Starting it with anything else than what it ran with when the upgrade began
+would drop the upgrade, and leave states of two kinds.
+
+Start it with that code and those settings. It goes on with the upgrade, which `lockstep operations` shows;
+`lockstep commit` or `lockstep rollback` ends it. Then start what you wanted to start.""",
+    ),
     "LS0619": Page(
         "State could not be brought to another number of partitions",
         """\

@@ -55,6 +55,12 @@ order="agreed".
 The message says which of these differs. Either keep it as it was, or stop the job and start it with the new
 code, or run the new code as a job of its own.""",
     ),
+    "LS0749": Page(
+        "A job with derived order cannot be deactivated",
+        """\
+Deactivating means that nobody seals epochs. With order="derived" nobody does anyway: each replica finds the
+ends of epochs in the log by itself. Stop the job instead; it goes on where it was when it is started again.""",
+    ),
     "LS0748": Page(
         "There is no such environment",
         """\

@@ -19,7 +19,7 @@ from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.shadow import ShadowNotes
 from lockstep.runtime.steering import steering
 from lockstep.runtime.steps import Pause, Step, Steps
-from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Store
+from lockstep.store.protocols import COMPUTING, Digest, Divergence, Entry, Holder, Store
 
 BEGIN, RUN, DIGEST, PUBLISH, FINISH = "begin", "run", "digest", "publish", "finish"
 """The steps of an epoch; there is a ``publish SINK`` for each sink, in their fixed order."""
@@ -135,8 +135,9 @@ class EpochSteps(Generic[Output]):
         wanted = self._wanted(entry, output)
         if self._in_shadow:
             yield from self._compare(entry, wanted, output, work)
-            return
-        if self._part.probation_epochs > 0:
+            if self._in_shadow:
+                return
+        if self._part.probation_epochs > 0 and self._do_others_publish(entry):
             yield from self._await_publication(entry, output, work, self._part.patience_s)
         held: Publication = yield Step(f"{PUBLISH} {output.sink}", partial(work.publish, wanted, output))
         self.held.append(held)
@@ -155,6 +156,8 @@ class EpochSteps(Generic[Output]):
         """In the shadow: see what the others publish, and how ours differs from it. No epoch begins before they have
         published: from some epoch on it is this one's turn, and a sink has its epochs in order."""
         held = yield from self._await_publication(entry, output, work, None)
+        if not self._in_shadow:
+            return
         self.held.append(held or wanted)
         if held is not None and held.digest != wanted.digest and (told := work.contrast(held, output)) is not None:
             assert self._part.shadow is not None, "whoever may be in the shadow notes what it finds"
@@ -176,10 +179,18 @@ class EpochSteps(Generic[Output]):
                 return held
             if patience_s is not None and self._elapsed_s() - begun_s > patience_s:
                 return None
+            if patience_s is None and not self._is_in_shadow(entry):
+                # It was switched back before those who sealed this had published it: now it is this one's.
+                self._in_shadow = False
+                return None
             yield Pause(_PUBLICATION_POLL_S)
         if patience_s is not None:
             return None
         raise RunError("LS0601", f"stopped before epoch {entry.epoch} was published by those who publish")
+
+    def _do_others_publish(self, entry: Entry) -> bool:
+        others = (one for one in self._store.progress() if one.replica != self._holder.replica)
+        return any(one.state in COMPUTING and one.results_of == entry.generation for one in others)
 
     def _have_others_computed(self, entry: Entry) -> bool:
         others = (one for one in self._store.progress() if one.replica != self._holder.replica)
@@ -188,8 +199,7 @@ class EpochSteps(Generic[Output]):
     def _finish(self, entry: Entry, work: Work[Output]) -> None:
         if self._in_shadow and self._part.shadow is not None:
             self._part.shadow.epoch_done(entry.epoch)
-        elif self._part.probation_epochs > 0:
-            self._part.probation_epochs -= 1
+        self._part.probation_epochs = max(0, self._part.probation_epochs - 1)
         self._store.add_observed(entry.epoch, work.observed())
         self._stage_progress.done(self._stage, entry, self.held)
 

@@ -117,7 +117,13 @@ def check_state(checkpoint: AnyPath, batch: int) -> None:
 
 
 def take_back(checkpoint: AnyPath, batch: int) -> None:
-    """Let Spark compute its newest committed batch again: without its commit it counts as begun only."""
+    """Let Spark compute its newest committed batch again: without its commit it counts as begun only.
+
+    Not the one that laid state out anew: what is before it is in another number of partitions.
+    """
+    before = checkpoint / "offsets" / str(batch - 1)
+    if before.exists() and batch_epoch(checkpoint, batch) == batch_epoch(checkpoint, batch - 1):
+        return
     for name in (str(batch), f".{batch}.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 

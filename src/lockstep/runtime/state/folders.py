@@ -93,6 +93,20 @@ class Shape:
 KEPT_SHAPE = Shape()
 
 
+def _old(folder: Path) -> Path:
+    """Where a checkpoint is for the moment in which another one takes its place."""
+    return folder.with_name(f"{folder.name}.old")
+
+
+def _put_in_place(folder: Path, fresh: Path) -> None:
+    """One of the two is there at every moment: nobody else may have this state."""
+    old = _old(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    folder.rename(old)
+    fresh.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 class CheckpointFolders:
     """A replica's checkpoints, as :class:`~lockstep.runtime.state.recovery.Recovery` asks for them."""
 
@@ -118,6 +132,9 @@ class CheckpointFolders:
     def find(self, stage: int) -> Found | None:
         """Read what is there, and whether its files are whole."""
         folder = self.folders[stage]
+        if not folder.exists() and _old(folder).exists():
+            # Whoever laid it out anew was killed between two renames.
+            _old(folder).rename(folder)
         return found_in(folder) if folder.exists() else None
 
     def take_back(self, stage: int, batch: int) -> None:
@@ -130,9 +147,9 @@ class CheckpointFolders:
         if self._has_another_shape(stage, folder):
             # In a copy: whoever dies meanwhile finds what there was.
             shutil.rmtree(fresh, ignore_errors=True)
-            at = copy_checkpoint(folder, fresh)
+            copy_checkpoint(folder, fresh)
             self._into_shape(stage, fresh)
-            self.swap(stage, at.epoch, keep_old=False)
+            _put_in_place(folder, fresh)
         relocate(folder)
         checkpoints.write_fingerprint(folder, self._plan, self._version, self._holder.incarnation)
 

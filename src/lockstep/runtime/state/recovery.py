@@ -5,6 +5,7 @@ The JVM is up by then: the seed is taken last, so that the replica joins a secon
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ from lockstep.store.protocols import BOOTING, COMPUTING, Holder, Progress, Store
 FIND, TAKE_BACK, KEEP, COPY, SWAP, TELL = "find", "take back", "keep", "copy", "swap", "tell"
 OWN, SCRATCH = "own", "scratch"
 """What a replica may start from besides the snapshot of a peer, whose name the choice then is."""
+ALIKE = "alike-versions"
+"""Fact: two versions of the code that are said to have the same results, while or after one replaced the other."""
 VERSION = "version"
 VERSION_FROM = "version-from"
 """Facts: the version of the code that runs, and the last epoch of the version before it."""
@@ -40,6 +43,12 @@ def state_at(replica: str) -> str:
     'state-at-r0'
     """
     return f"state-at-{replica}"
+
+
+def alike_versions(store: Store, version: str) -> tuple[str, ...]:
+    """The versions of the code whose state may be gone on with: this one, and one with the same results beside it."""
+    alike = json.loads(store.fact(ALIKE) or "[]")
+    return tuple(alike) if version in alike else (version,)
 
 
 def began_after(results_of: int) -> str:
@@ -173,7 +182,9 @@ class Recovery:
         if self.takes_older:
             # From the beginning it would compute epochs that older code has published.
             return replace(situation, changed=True)
-        return replace(situation, peers=[one for one in situation.peers if one.results_of == self.results_of])
+        peers = [one for one in situation.peers if one.results_of == self.results_of]
+        # Results that came later did not compute the first epochs.
+        return replace(situation, peers=peers, changed=situation.changed or self.results_of > 1)
 
     def _keep(self, own: Sequence[Standing]) -> Steps[None]:
         for stage, (at, time_steps) in enumerate(zip(own, self.time_steps, strict=True)):
@@ -222,7 +233,8 @@ class Recovery:
             if found is None:
                 return None
             after = changed[stage] if stage < len(changed) else -1
-            refused = refusal(found, self.plan, self.version, after, _head_epoch(self.store))
+            version = self.version if found.version in alike_versions(self.store, self.version) else found.version
+            refused = refusal(replace(found, version=version), self.plan, self.version, after, _head_epoch(self.store))
             if refused is not None:
                 self._tell(*refused)
                 return None
