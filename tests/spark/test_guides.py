@@ -15,7 +15,16 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"
 PAGES = [*sorted(page for page in GUIDE.glob("*.md") if page.name != "README.md"), ROOT / "README.md"]
 COMING_FROM = ROOT / "docs" / "coming-from.md"
-ONLY_TO_READ = {"cluster.md", "delta.md", "monitoring.md", "pages.md", "places.md", "service.md"}
+ONLY_TO_READ = {
+    "cluster.md",
+    "delta.md",
+    "monitoring.md",
+    "pages.md",
+    "places.md",
+    "savepoints.md",
+    "service.md",
+    "state-from-outside.md",
+}
 """Pages about servers, tables and browsers that have tests of their own, with nothing to run on the way."""
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
