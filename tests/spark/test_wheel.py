@@ -27,9 +27,17 @@ from pkgutil import walk_packages
 from lockstep.bench.benches import BENCHES
 names = [found.name for found in walk_packages(lockstep.__path__, "lockstep.")]
 names = [name for name in names if not name.endswith(("__main__", "testing.fixtures"))]  # the latter is for pytest
+extra = ("fastapi", "uvicorn", "httpx2", "starlette", "anyio", "prometheus_client")  # lockstep[serve]
+without = []
 for name in names:
-    import_module(name)
-print(json.dumps({"file": lockstep.__file__, "modules": len(names), "path": sys.path, "benches": sorted(BENCHES)}))
+    try:
+        import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name.partition(".")[0] not in extra:
+            raise
+        without.append(name)
+told = {"modules": len(names), "without": without, "path": sys.path, "benches": sorted(BENCHES)}
+print(json.dumps({"file": lockstep.__file__, **told}))
 """
 
 
@@ -74,6 +82,9 @@ def test_the_wheel_holds_the_product_and_needs_only_what_it_declares(
     assert not [entry for entry in found["path"] if entry and Path(entry).is_relative_to(ROOT / "src")]
     assert str(ROOT) not in found["path"], "the benchmarks of the source tree are not there either"
     assert found["modules"] > 200
+    # What an extra brings is needed where the extra is: the service itself, and nothing that other commands load.
+    assert found["without"] and all(name.startswith("lockstep.serve.") for name in found["without"]), found["without"]
+    assert not {"lockstep.serve.desk", "lockstep.serve.models"} & set(found["without"]), "commands use them"
     helped = installed.lockstep("bench", "--help", folder=tmp_path)
     assert all(re.search(rf"\b{name}\b", helped) for name in found["benches"])
     with pytest.raises(AssertionError, match="No module named 'matplotlib'"):
