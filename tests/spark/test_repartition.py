@@ -29,7 +29,8 @@ def _assert_equal_states(ran: Trial) -> None:
         assert _states(ran, "r0", epoch) == _states(ran, "r1", epoch)
 
 
-@pytest.mark.parametrize("shapes", [(2,), pytest.param((2, 4, 1), marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("shapes", [(2, 4, 1)])
 def test_a_replica_goes_on_in_other_shapes_and_agrees_with_one_that_stays(
     trial: NewTrial, shapes: tuple[int, ...]
 ) -> None:
