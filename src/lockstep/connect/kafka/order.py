@@ -8,10 +8,11 @@ belong to a later epoch, whatever their stamps. So a cut depends on the log alon
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lockstep.clock import US_PER_S, Clock, wall_us
+from lockstep.connect.kafka.client import AWAY
 from lockstep.connect.kafka.heartbeats import Heartbeats
 from lockstep.connect.kafka.reader import records_gone
 from lockstep.connect.kafka.specs import KafkaSource
@@ -22,6 +23,8 @@ from lockstep.errors import ConnectError
 from lockstep.store.protocols import Positions
 
 LOG_APPEND_TIME = "LogAppendTime"
+LED_S_MAX = 5.0
+_LED_LOOK_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,25 @@ def topic_start(spec: KafkaSource) -> TopicStart:
     try:
         check_stamps(spec, watch)
         topic_id, partitions = watch.described()
-        ends = watch.offsets(partitions, END)
+        ends = _when_led(lambda: watch.offsets(partitions, END))
         begins = ends if spec.start == "latest" else watch.offsets(partitions, BEGIN)
         # A record of the future that a producer stamped would hold back all that come after it.
         _check_first(spec, watch.first_records(_ranges(begins, ends)))
         return TopicStart(topic_id, begins)
     finally:
         watch.close()
+
+
+def _when_led(act: Callable[[], dict[str, int]]) -> dict[str, int]:
+    """Ask again for some seconds: a topic that was just made has no leader for a moment, and a job begins with it."""
+    deadline_s = time.monotonic() + LED_S_MAX
+    while True:
+        try:
+            return act()
+        except ConnectError as error:
+            if error.code != AWAY or time.monotonic() > deadline_s:
+                raise
+            time.sleep(_LED_LOOK_S)
 
 
 def check_topic(spec: KafkaSource) -> None:
