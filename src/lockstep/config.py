@@ -15,6 +15,8 @@ from lockstep.errors import EnvironmentError_
 
 CONFIG_FILE = "lockstep.toml"
 STORE_FOLDER = ".lockstep"
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""Spark's setting that says in how many partitions a query keeps its state."""
 
 
 def _seconds(value: object) -> object:

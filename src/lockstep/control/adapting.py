@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from lockstep.config import PARTITIONS
 from lockstep.control.policy.decisions import Operation, Replace, Rescale
 from lockstep.control.policy.observations import Shape
 from lockstep.control.policy.runner import PolicyRunner
-from lockstep.control.verbs import PARTITIONS, JobVerbs, Manner
+from lockstep.control.verbs import JobVerbs, Manner
 from lockstep.errors import ServiceError
 from lockstep.runtime.desired_run import DesiredRun
 from lockstep.store.protocols import Store

@@ -117,6 +117,8 @@ class Operations:
         if held is None:
             self._operation = None
         else:
+            if held.state == "asked":
+                self._take_up(Change(held))
             self._operation = self._advanced(held, self._view(held, seen, fitting, head))
         if self._operation == before:
             return None
@@ -155,6 +157,12 @@ class Operations:
         self._store.set_fact(VERSION, self._version_of(after))
         self._order = note_changed(self._store, after)
 
+    def _take_up(self, change: Change) -> None:
+        """What was found about an earlier change says nothing about this one."""
+        self._note_alike(change)
+        self._store.set_fact(shadow_fact(change.after.results_of), "null")
+        self._store.set_fact(SHADOWED, str(change.after.results_of))
+
     def _note_alike(self, change: Change) -> None:
         """Code with the same results may go on from the other's state, forwards and back."""
         if not change.changes_results and change.before.code_hash != change.after.code_hash:
@@ -173,12 +181,6 @@ class Operations:
         for one in seen:
             ready = is_healthy(one, head, settings) and self._has_agreed(one)
             slots[one.name] = SlotView(one.alive, fitting.get(one.name, False), ready, _trouble(one))
-        if held.state == "asked":
-            # What was found about an earlier change says nothing about this one.
-            self._note_alike(Change(held))
-            results_of = Change(held).after.results_of
-            self._store.set_fact(shadow_fact(results_of), "null")
-            self._store.set_fact(SHADOWED, str(results_of))
         entry, found = self._store.head(), comparison(self._store, Change(held).after.results_of)
         publishes = entry.generation if entry is not None else self._order.results_of
         return View(slots, self._clock(), publishes, found.epochs, found.differing)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lockstep.clock import Clock, wall_us
+from lockstep.config import PARTITIONS
 from lockstep.control.checkpoints import refuse_at_address
 from lockstep.control.operations.book import OperationBook
 from lockstep.control.operations.model import Kind, Operation, Request, Wish
@@ -20,7 +21,6 @@ from lockstep.runtime.steering import pause, resume
 from lockstep.store.derived import ORDER
 from lockstep.store.protocols import Store
 
-PARTITIONS = "spark.sql.shuffle.partitions"
 PARTITIONS_MAX = 1_000
 REPLICAS_MAX = 16
 SPARES_MAX = 4

@@ -22,7 +22,7 @@ from lockstep.compile.hidden_columns import Hidden, ddl_with_hidden
 from lockstep.compile.job import Compiled, SourceFrame, compile_job
 from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.tasks import is_one_task
-from lockstep.config import is_local
+from lockstep.config import PARTITIONS, is_local
 from lockstep.connect.letters import letter_writer
 from lockstep.connect.put_back import readings
 from lockstep.connect.remote.paths import AnyPath
@@ -36,7 +36,6 @@ from lockstep.runtime.spark.warm_up import EPOCHS_MAX, nowhere, warm_up
 from lockstep.runtime.spec import (
     ReplicaSpec,
 )
-from lockstep.runtime.state.checkpoint import PARTITIONS
 from lockstep.runtime.state.checkpoints_at_address import rehearsal_place
 from lockstep.store.derived import LEDGER_FILE
 from lockstep.store.protocols import Store

@@ -27,7 +27,7 @@ from lockstep.clock import wall_us
 from lockstep.compile.job import Compiled
 from lockstep.compile.partition_times import partition_times
 from lockstep.compile.steps import OBSERVED_TIME
-from lockstep.config import Settings, is_local
+from lockstep.config import PARTITIONS, Settings, is_local
 from lockstep.connect.protocols import SinkSide, SourceSide
 from lockstep.connect.registry import sink_side, source_side
 from lockstep.connect.remote.paths import AnyPath
@@ -67,7 +67,7 @@ from lockstep.runtime.spec import (
     EXIT_RETIRED,
     ReplicaSpec,
 )
-from lockstep.runtime.state.checkpoint import PARTITIONS, standing
+from lockstep.runtime.state.checkpoint import standing
 from lockstep.runtime.state.folder_lock import locked
 from lockstep.runtime.state.folders import Shape
 from lockstep.runtime.state.recovery import prepare

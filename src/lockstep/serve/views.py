@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
+from lockstep.config import PARTITIONS
 from lockstep.control.drawing import drawing
 from lockstep.control.health import ReplicaHealth
 from lockstep.control.operations import model as operations
 from lockstep.control.overview import Overview, spares
-from lockstep.control.verbs import PARTITIONS
 from lockstep.credentials import is_secret, without_secrets
 from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run
 from lockstep.runtime.steering import steering

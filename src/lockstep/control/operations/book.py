@@ -56,27 +56,26 @@ class OperationBook:
         after: Mapping[str, Any] | None = None,
     ) -> Operation:
         """Put an operation into the book, once for each key. LS0740 while another one is under way."""
-        while True:
-            held = self._store.fact(OPERATIONS)
-            number, operations = _parsed(held)
-            if (same := _same(operations, request)) is not None:
-                return same
-            if (other := next((one for one in operations if one.is_open), None)) is not None:
-                raise _busy(other)
-            asked = self._asked(number, request, before, after)
-            if self._store.swap_fact(OPERATIONS, held, _text(number + 1, [*operations, asked])):
-                return asked
+        return self._added(request, lambda number: self._asked(number, request, before, after))
 
     def note(self, request: Request) -> Operation:
         """Write down what was done at once, also while another one is under way."""
+        return self._added(
+            request, lambda number: self._asked(number, request, None, None).ended("done", self._clock())
+        )
+
+    def _added(self, request: Request, made: Callable[[int], Operation]) -> Operation:
+        """Add what is made with the next number, once for each key; one that is open only beside none that is."""
         while True:
             held = self._store.fact(OPERATIONS)
             number, operations = _parsed(held)
             if (same := _same(operations, request)) is not None:
                 return same
-            done = self._asked(number, request, None, None).ended("done", self._clock())
-            if self._store.swap_fact(OPERATIONS, held, _text(number + 1, [*operations, done])):
-                return done
+            added, other = made(number), next((one for one in operations if one.is_open), None)
+            if added.is_open and other is not None:
+                raise _busy(other)
+            if self._store.swap_fact(OPERATIONS, held, _text(number + 1, [*operations, added])):
+                return added
 
     def update(self, number: int, change: Callable[[Operation], Operation]) -> Operation:
         """Change one of them; ``change`` may be called again if somebody else changed it meanwhile. LS0741: unknown."""

@@ -19,14 +19,14 @@ from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.shadow import ShadowNotes
 from lockstep.runtime.steering import steering
 from lockstep.runtime.steps import Pause, Step, Steps
-from lockstep.store.protocols import COMPUTING, Digest, Divergence, Entry, Holder, Store
+from lockstep.store.protocols import COMPUTING, Digest, Divergence, Entry, Holder, Progress, Store
 
 BEGIN, RUN, DIGEST, PUBLISH, FINISH = "begin", "run", "digest", "publish", "finish"
 """The steps of an epoch; there is a ``publish SINK`` for each sink, in their fixed order."""
 DISPUTE = "dispute"
 """Only where somebody has published something else."""
-LOOK = "look"
-"""Only where others publish: to see whether they have."""
+LOOK, DROP = "look", "drop"
+"""Only where others publish: to see whether they have, and to remove the copy of one's own."""
 PROBATION_EPOCHS = 10
 """So many epochs a replica of a new kind leaves to the others, and compares, before it publishes itself."""
 _VERDICT_POLL_S = 0.05
@@ -162,7 +162,7 @@ class EpochSteps(Generic[Output]):
         if held is not None and held.digest != wanted.digest and (told := work.contrast(held, output)) is not None:
             assert self._part.shadow is not None, "whoever may be in the shadow notes what it finds"
             self._part.shadow.differs(output.sink, told)
-        yield Step(DISPUTE, partial(work.drop, output))
+        yield Step(DROP, partial(work.drop, output))
 
     def _await_publication(
         self, entry: Entry, output: Output, work: Work[Output], patience_s: float | None
@@ -189,12 +189,15 @@ class EpochSteps(Generic[Output]):
         raise RunError("LS0601", f"stopped before epoch {entry.epoch} was published by those who publish")
 
     def _do_others_publish(self, entry: Entry) -> bool:
-        others = (one for one in self._store.progress() if one.replica != self._holder.replica)
-        return any(one.state in COMPUTING and one.results_of == entry.generation for one in others)
+        return any(one.state in COMPUTING for one in self._publishers(entry))
 
     def _have_others_computed(self, entry: Entry) -> bool:
+        return any(one.epoch >= entry.epoch for one in self._publishers(entry))
+
+    def _publishers(self, entry: Entry) -> list[Progress]:
+        """The other replicas whose results the entry names, in their newest words."""
         others = (one for one in self._store.progress() if one.replica != self._holder.replica)
-        return any(one.epoch >= entry.epoch and one.results_of == entry.generation for one in others)
+        return [one for one in others if one.results_of == entry.generation]
 
     def _finish(self, entry: Entry, work: Work[Output]) -> None:
         if self._in_shadow and self._part.shadow is not None:

@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from lockstep.compile.job import Compiled
+from lockstep.config import PARTITIONS
 from lockstep.connect.remote.paths import AnyPath
 from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.epoch.source import SourceOptions
 from lockstep.runtime.spark.batches import for_each_batch
-from lockstep.runtime.state.checkpoint import PARTITIONS
 
 Epoch = Callable[[DataFrame, int], None]
 STILL_S_MAX = 60.0

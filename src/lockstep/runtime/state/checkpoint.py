@@ -13,6 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.config import PARTITIONS
 from lockstep.connect.disk import entries, replace_file
 from lockstep.connect.remote.paths import AnyPath
 from lockstep.errors import RunError
@@ -22,7 +23,6 @@ from lockstep.runtime.state.store_files import fault_of_version
 FINGERPRINT = "lockstep.json"
 """Beside Spark's own files: which plan wrote this checkpoint."""
 FORMAT_VERSION = 1
-PARTITIONS = "spark.sql.shuffle.partitions"
 Plan = dict[str, object]
 _DAMAGED_KEPT = 2
 

@@ -11,8 +11,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lockstep.config import PARTITIONS
 from lockstep.errors import RunError
-from lockstep.runtime.state.checkpoint import PARTITIONS, check_state, partitions_of, standing
+from lockstep.runtime.state.checkpoint import check_state, partitions_of, standing
 from lockstep.runtime.state.state_metadata import note_partitions, relocate
 
 

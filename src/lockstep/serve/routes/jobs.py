@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request
 
+from lockstep.control.operations.rolling import KEEP_S
+from lockstep.control.verbs import TIMEOUT_S
 from lockstep.errors import ServiceError
 from lockstep.serve import models
 from lockstep.serve.desk import Desk
@@ -96,8 +98,8 @@ def _submitting(router: APIRouter, desk: Desk) -> None:
         ],
         variable: Annotated[str, Query(max_length=200, description="Its variable, if the file has several jobs.")] = "",
         same_results: Annotated[bool, Query(description="Results stay: any difference rolls it back.")] = False,
-        keep_s: Annotated[float, Query(ge=0, le=86_400, description="How long the old results stay.")] = 60.0,
-        timeout_s: Annotated[float, Query(gt=0, le=86_400)] = 900.0,
+        keep_s: Annotated[float, Query(ge=0, le=86_400, description="How long the old results stay.")] = KEEP_S,
+        timeout_s: Annotated[float, Query(gt=0, le=86_400)] = TIMEOUT_S,
         key: IdempotencyKey = "",
     ) -> models.Operation:
         """Have a running job go on with other code: it computes in the shadow until its results are let out."""
