@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from lockstep.errors import LockstepError
 
 if TYPE_CHECKING:
     from benchmarks.compare.runner import Selection
+    from lockstep.bench.benches import Bench
 
 ROOT = Path(__file__).resolve().parents[1]
 INTERRUPTED = 130
@@ -179,12 +181,46 @@ def api(
       python -m benchmarks api --quick
     """
     from benchmarks.api.bench import run_api
-    from lockstep.bench import report as reports
-    from lockstep.bench.workspace import say_to_stderr, workspace
 
-    say = say_to_stderr()
-    with workspace("api", say, keep=keep) as folder:
-        found = run_api(folder, say, quick=quick)
+    _report("api", run_api, quick=quick, as_json=as_json, save=save, keep=keep)
+
+
+def change(
+    quick: Annotated[bool, typer.Option("--quick", help="A short run: to see that it works, not to quote.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of tables.")] = False,
+    save: Annotated[bool, typer.Option("--save", help="Also write them to benchmarks/results/.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
+    side: Annotated[
+        list[str] | None, typer.Option(metavar="S", help="lockstep, spark or flink (repeatable); all without it.")
+    ] = None,
+) -> None:
+    """`lockstep bench change` with PyFlink beside it: rescale and new code under load, in one table.
+
+    [bold]Examples[/bold]
+
+      python -m benchmarks change --save
+
+      python -m benchmarks change --quick --side flink
+    """
+    from benchmarks.change import flink_side
+    from benchmarks.engines.environments import missing_environment
+    from lockstep.bench.change.bench import SIDES, run_change
+
+    sides = {**SIDES, "flink": flink_side.measure}
+    if missing := missing_environment("flink"):
+        to_stderr(f"flink: {missing}")
+        del sides["flink"]
+    if unknown := sorted(set(side or ()) - set(sides)):
+        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(sides)}", param_hint="--side")
+    chosen = {name: sides[name] for name in side or sides}
+    _report("change", partial(run_change, sides=chosen), quick=quick, as_json=as_json, save=save, keep=keep)
+
+
+def _report(name: str, bench: Bench, *, quick: bool, as_json: bool, save: bool, keep: bool) -> None:
+    from lockstep.bench import report as reports
+    from lockstep.bench.benches import run_bench
+
+    found = run_bench(name, quick=quick, keep=keep, bench=bench)
     if as_json:
         print_json(reports.as_json(found))
     else:
@@ -206,6 +242,7 @@ app.command("compare")(compare)
 app.command("list")(list_all)
 app.command("install")(install)
 app.command("api")(api)
+app.command("change")(change)
 app.command("docs")(docs)
 
 

@@ -17,7 +17,7 @@ DOCS = Path("docs") / "benchmarks.md"
 IMAGES = "images"
 NOTE = "<!-- Made by `python -m benchmarks docs` from benchmarks/results: change the generator or measure again. -->"
 BEFORE, AFTER = "epoch-before.json", "epoch-after.json"
-_OWN = ("epoch", "failover", "latency", "throughput", "kafka", "hosts", "api", "store")
+_OWN = ("epoch", "failover", "latency", "throughput", "kafka", "hosts", "change", "state", "query", "api", "store")
 
 _INTRODUCTION = """\
 # Benchmarks

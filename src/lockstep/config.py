@@ -54,6 +54,9 @@ class RunSettings(_Strict):
     """Longest time between two seals, data or not: event time and idleness need epochs to move on."""
     until_done: bool = False
     """Whether to process all the input there is, bring event time to its end, and end."""
+    available_now: bool = False
+    """Whether to process what is there when the run begins, and end. Event time stays where the records brought it, and
+    windows stay open: the next run goes on."""
     epoch_target_s: Seconds = 1.0
     """How long an epoch should take at most; the record limit per epoch adapts to it."""
     epoch_target_behind_s: Seconds = 2.0
@@ -134,6 +137,9 @@ class RunSettings(_Strict):
     """Rows of an epoch that may pass through the driver's memory (fewer if they are wide: 64 MB in all).
 
     Larger ones are staged in files by the executors; an epoch that turns out larger only then is run again that way."""
+    traces: str = Field(default="", pattern=r"^(https?://[^\s/]+.*)?$")
+    """Where an OpenTelemetry collector takes the spans of epochs over OTLP and HTTP ("http://127.0.0.1:4318"); needs
+    `pip install "lockstep[telemetry]"`. No epoch waits for it: what it does not take in time is dropped and counted."""
 
     @property
     def behind_epochs_max(self) -> int:
@@ -142,6 +148,17 @@ class RunSettings(_Strict):
         One that is further behind has left the set, and is seeded if it starts again.
         """
         return self.lead_epochs_max + self.seed_beyond_epochs
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether it is a run that nobody has to stop."""
+        return self.until_done or self.available_now
+
+    @model_validator(mode="after")
+    def _has_one_end(self) -> RunSettings:
+        if self.until_done and self.available_now:
+            raise ValueError("until_done brings event time to its end, and available_now does not: only one can be")
+        return self
 
 
 def is_local(master: str) -> bool:
@@ -255,6 +272,15 @@ class PolicySettings(_Strict):
         return self
 
 
+class EnvironmentSettings(_Strict):
+    """`[environments.NAME]`: what `lockstep upgrade --environment NAME` starts replicas with, on every host."""
+
+    python: str = ""
+    """The absolute path of its Python; empty: as it is."""
+    java: str = ""
+    """The absolute path of Java's home; empty: as it is."""
+
+
 class Settings(_Strict):
     """All of `lockstep.toml`: where things are, and the tables below."""
 
@@ -275,6 +301,8 @@ class Settings(_Strict):
     replica: Mapping[str, ReplicaSettings] = Field(default_factory=dict)
     hosts: HostSettings = HostSettings()
     policy: PolicySettings = PolicySettings()
+    environments: Mapping[str, EnvironmentSettings] = Field(default_factory=dict)
+    """Environments that a running job may be brought to, by name: over HTTP no path is taken."""
 
     def spark_of(self, replica: str) -> SparkSettings:
         """Spark's settings for one replica: the common ones with its own on top."""

@@ -16,6 +16,9 @@ from lockstep.errors import EnvironmentError_
 JAVA_VERSION_MIN = 17
 """Spark 4 is compiled for Java 17."""
 
+HADOOP_VERSION = "3.5.0"
+"""That of the client among PySpark's jars: whatever else of Hadoop is used with it has to have the same."""
+
 _JVM_FOLDERS = ("/usr/lib/jvm", "/Library/Java/JavaVirtualMachines", "/opt/java")
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _ASK_TIMEOUT_S = 20.0
@@ -48,6 +51,17 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     raise _no_java() if too_old is None else _old_java(too_old)
 
 
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where what was fetched or made for this machine is kept for the next time."""
+    known = os.environ if environment is None else environment
+    return Path(known.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache") / "lockstep"
+
+
+def s3a_folder() -> Path:
+    """Where Spark's client for S3 is, if it was fetched: PySpark has none."""
+    return cache_folder() / f"s3a-{HADOOP_VERSION}"
+
+
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     if environment.get("JAVA_HOME"):
         yield Path(environment["JAVA_HOME"]), "JAVA_HOME"
@@ -57,6 +71,11 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     for folder in _JVM_FOLDERS:
         for home in sorted(Path(folder).glob("*"), reverse=True):
             yield (home / "Contents" / "Home" if (home / "Contents" / "Home").is_dir() else home), folder
+
+
+def java_at(home: Path) -> Java | None:
+    """The Java at this home, None if there is none that answers."""
+    return _ask.__wrapped__(home, str(home))  # not what it answered once: it may have been replaced
 
 
 @cache

@@ -14,8 +14,8 @@ from lockstep.api.loading import load_job
 from lockstep.bench.running import JobRun
 from lockstep.connect.reading import Reader
 from lockstep.control.operations.model import Operation
-from lockstep.control.upgrading import with_code
-from lockstep.control.verbs import JobVerbs
+from lockstep.control.operations.upgrading import with_code
+from lockstep.control.operations.verbs import JobVerbs
 from lockstep.observe.promises import once, order
 from lockstep.runtime.desired_run import last_run
 from lockstep.runtime.shadow import comparison
@@ -94,6 +94,7 @@ def test_other_results_wait_in_the_shadow_switch_with_one_entry_and_switch_back(
     after = with_code(run.store, before, load_job(str(tmp_path / "new.py")), tmp_path / ".lockstep", same_results=False)
     asked = _verbs(run).upgrade(after, same_results=False)
 
+    _wait(run, asked, "compare")
     append(tmp_path, RECORDS[100:200])
     _wait(run, asked, "waiting")
     found = comparison(run.store, 2)

@@ -15,7 +15,7 @@ import lockstep as ls
 from lockstep.bench.running import JobRun, Run
 from lockstep.chaos.actions.processes import jvms
 from lockstep.connect.reading import Reader
-from lockstep.control.overview import spares
+from lockstep.control.status.overview import spares
 from lockstep.observe.promises import once, order
 from lockstep.runtime.phases import KIND
 from lockstep.store.home import job_folder

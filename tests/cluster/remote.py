@@ -41,7 +41,7 @@ def moto(folder: Path) -> Iterator[str]:
     import boto3
 
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(Path(__file__).with_name("moto_server.py")), str(port)]
     with (folder / "moto.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:

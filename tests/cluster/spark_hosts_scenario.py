@@ -12,8 +12,8 @@ from lockstep import services
 from lockstep.bench.running import JobRun, Run
 from lockstep.clock import wall_us
 from lockstep.connect.reading import read
-from lockstep.control.health import Health
-from lockstep.control.overview import Watcher
+from lockstep.control.status.health import Health
+from lockstep.control.status.overview import Watcher
 from lockstep.services.hosts import hosts
 from lockstep.store.dead_letters import DeadLetters
 from tests.cluster.spark_job import JOB, LIMIT, text

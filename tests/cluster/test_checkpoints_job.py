@@ -1,9 +1,8 @@
-"""Whole jobs with checkpoints on HDFS: killed in the middle, seeded, started again; compared with plain Python."""
+"""Whole jobs with checkpoints on HDFS and in S3: killed, seeded, started again; compared with plain Python."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,14 +12,16 @@ import pytest
 
 from lockstep import services
 from lockstep.bench.running import JobRun, Run
+from lockstep.connect.disk import remove_folder
 from lockstep.connect.reading import read
 from lockstep.connect.remote.paths import location
-from lockstep.control.checkpoints import CHECKPOINTS
-from lockstep.errors import ConnectError
+from lockstep.control.start.checkpoints import CHECKPOINTS
+from lockstep.errors import ConnectError, EnvironmentError_
 from lockstep.faults.orders import Orders, Window, WindowOrder
 from lockstep.faults.switch import FOLDER_VARIABLE
 from lockstep.runtime.state.checkpoints_at_address import in_place
 from lockstep.services.hosts import obstacle, own_network
+from lockstep.services.installing import fetch_s3a
 from tests.cluster import checkpoints_scenario, spark_job
 from tests.cluster.checkpoint_job import JOB, TEXT, expected_totals, expected_windows, feed, newest
 
@@ -35,14 +36,22 @@ SETTINGS = {
     "start_timeout_s": "600",
 }
 WAIT_S = 600.0
-S3A_JARS = "LOCKSTEP_TEST_S3A_JARS"
-"""A folder with Spark's client for S3."""
 Start = Callable[..., JobRun]
+
+
+def spark_can_s3() -> None:
+    """Have Spark's client for S3 fetched, once; skip where it cannot be had."""
+    try:
+        fetch_s3a(print)
+    except EnvironmentError_ as error:
+        pytest.skip(f"{error.fact}: {error.why.splitlines()[0]}")
 
 
 @pytest.fixture
 def start(checkpoints: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts the job, again and again in the same folder."""
+    if checkpoints.startswith("s3a:"):
+        spark_can_s3()
     monkeypatch.setenv(FOLDER_VARIABLE, str(Orders(tmp_path / "faults").folder))
     started: list[JobRun] = []
 
@@ -95,7 +104,7 @@ def hit(run: JobRun, orders: Orders, window: Window) -> str:
     return done.replica
 
 
-@pytest.mark.parametrize("checkpoints", ["hdfs"], indirect=True)
+@pytest.mark.parametrize("checkpoints", ["hdfs", "s3"], indirect=True)
 @pytest.mark.long
 def test_a_whole_life_with_checkpoints_at_an_address_ends_with_what_plain_python_says(
     start: Start, tmp_path: Path
@@ -104,29 +113,29 @@ def test_a_whole_life_with_checkpoints_at_an_address_ends_with_what_plain_python
     phase(run, 1)
     run.wait_until(lambda: run.store.floor() > 0, WAIT_S, "a history that is trimmed")
     run.wait_until(lambda: any(event[2] == "spare-ready" for event in run.store.events()), WAIT_S, "a spare")
-    # Its spare becomes the replica, from the state of the other one: there is no beginning any more.
+    # It comes back from the spare if that is still there, with its own state or, if that is too old, the other one's.
     victim = hit(run, orders, Window.PUBLISHED_NOT_COMMITTED)
-    assert events(run, "seeded", victim)
-    assert any(text.startswith("a spare") for text in events(run, "replica-phases", victim))
     phase(run, 2)
+    address = run.store.fact(CHECKPOINTS)
+    assert address is not None
     run.kill()
+    remove_folder(location(address) / victim)
 
     again = start()
     phase(again, 3)
+    assert events(again, "seeded", victim), "there is no beginning any more: the other one's state was taken"
     again.stop()
 
     feed(tmp_path / ".lockstep", range(3 * PHASE, 4 * PHASE))
     last = start(until_done="true", spares="0")
     last.wait_end(WAIT_S)
-    address = last.store.fact(CHECKPOINTS)
-    assert address is not None
+    assert not last.store.divergences()
+    assert newest(rows(last, "totals"), "total") == expected_totals(4 * PHASE)
+    assert newest(rows(last, "windows"), "windows") == expected_windows(4 * PHASE)
     for replica in ("r0", "r1"):
         assert not [*(tmp_path / ".lockstep/jobs" / JOB / "replicas" / replica).glob("checkpoint*")]
         place = location(address) / replica
         assert [path for path in place.iterdir() if path != in_place(place)] == [], "older starts left nothing"
-    assert not last.store.divergences()
-    assert newest(rows(last, "totals"), "total") == expected_totals(4 * PHASE)
-    assert newest(rows(last, "windows"), "windows") == expected_windows(4 * PHASE)
 
 
 @pytest.mark.long
@@ -138,31 +147,3 @@ def test_executors_that_share_no_disk_with_the_driver_compute_with_checkpoints_o
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert spark_job.newest(seen["rows"]) == spark_job.expected(checkpoints_scenario.LIMIT)
-
-
-@pytest.mark.parametrize("checkpoints", ["s3"], indirect=True)
-@pytest.mark.long
-def test_a_replica_that_is_killed_goes_on_from_its_checkpoint_in_s3(checkpoints: str, tmp_path: Path) -> None:
-    jars = sorted(Path(os.environ.get(S3A_JARS, "/nowhere")).glob("*.jar"))
-    if not jars:
-        pytest.skip(
-            f"Spark's client for S3 is 690 MB: fetch it as docs/guide/places.md says, and name it in {S3A_JARS}"
-        )
-    # moto does not answer in time what the SDK's other client asks before it sends a file.
-    conf = [f"spark.jars={','.join(map(str, jars))}", "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled=false"]
-    words = [word for one in conf for word in ("--spark-conf", one)]
-    limit, settings = 6_000, {"spares": "0", "until_done": "true", "start_timeout_s": "600"}
-    run = JobRun(
-        Run(JOB, spark_job.text(limit), 1, settings=settings, checkpoints=checkpoints, arguments=words), tmp_path
-    )
-    try:
-        run.wait_until(lambda: sum(one.records for one in run.store.published(0, limit)) > 500, WAIT_S, "rows")
-        run.kill_replica("r0")
-        run.wait_end(WAIT_S)
-    finally:
-        run.kill()
-    found = [[row["k"], row["n"], row["total"]] for row in read(tmp_path / "out").to_pylist()]
-    assert spark_job.newest(found) == spark_job.expected(limit)
-    place = location(checkpoints)
-    (job,) = place.iterdir()
-    assert [path.name for path in (job / "r0").iterdir()] == ["2-1"]

@@ -19,6 +19,7 @@ from tests.cluster import machines_scenario
 def test_a_job_outlives_its_coordinator_a_host_and_a_cable(tmp_path: Path) -> None:
     if (why_not := obstacle() or services.missing("kafka") or services.missing("zookeeper")) is not None:
         pytest.skip(why_not)
+    services.fetch_ahead("kafka", print)
     words = [*own_network(), sys.executable, machines_scenario.__file__, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)

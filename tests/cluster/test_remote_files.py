@@ -76,6 +76,16 @@ def test_folders_are_listed_with_their_files_and_many_of_them(folder: str) -> No
     assert len(entries(path / "many")) == 1100
 
 
+@pytest.mark.parametrize("folder", ["s3"], indirect=True)
+def test_a_folder_that_is_removed_leaves_no_marks_of_hadoop(folder: str) -> None:
+    place = remote(folder) / "start"
+    for name in ("", "stage-0/", "stage-0/state/"):
+        place.system.replace(f"{place.key}/{name}", "", b"")
+    (place / "stage-0" / "metadata").write_bytes(b"{}")
+    place.system.remove_folder(place.key)
+    assert list(remote(folder).iterdir()) == []
+
+
 @REMOTE
 def test_a_large_file_comes_back_as_it_went(folder: str) -> None:
     content = bytes(range(256)) * 80_000

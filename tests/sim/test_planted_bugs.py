@@ -6,7 +6,8 @@ import pytest
 
 from lockstep.sim.many_seeds import Wish
 from lockstep.sim.one_seed import Failure, run_seed
-from lockstep.sim.planted_bugs import BUGS, Bug
+from lockstep.sim.planted_bugs import BUGS
+from lockstep.sim.planting import Bug
 from lockstep.sim.scenario import Scenario
 
 SEEDS_MAX = 100
@@ -50,6 +51,15 @@ FOUND_BY = {
     "lease-by-clock": "lease",
     "lease-from-the-living": "lease",
     "placed-together": "placement",
+    "operation-forgotten": "operations",
+    "operation-begun-anew": "operations",
+    "operation-stuck-when-late": "operations",
+    "commit-not-noted": "operations",
+    "old-leaves-first": "capacity",
+    "leaves-below-the-wanted": "capacity",
+    "shadow-publishes": "generation",
+    "turn-undone": "generation",
+    "rolled-back-half": "operations",
 }
 ON_HOSTS = [bug for bug in BUGS if bug.on_hosts is not None]
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from lockstep.cli.main import main
 from lockstep.connect.tables import look_in
-from lockstep.control import check as control_check
+from lockstep.control.start import check as control_check
 from lockstep.runtime.epoch.source import LockstepSource
 from tests.spark.guides import own_modules
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
@@ -13,6 +14,7 @@ import pytest
 import lockstep as ls
 from lockstep import F
 from lockstep.errors import PlanError
+from lockstep.runtime.measurements import Loads
 from tests.spark.conftest import NewTrial
 from tests.spark.harness import START_US
 
@@ -145,6 +147,30 @@ def test_replicas_with_other_partitions_and_one_that_crashes_agree_about_timers_
         ("event quiet", START + timedelta(seconds=6), None),
     ]
     assert sum(row["n"] for row in ran.rows("windows")) > 30
+
+
+def _skewed_job() -> ls.Job:
+    job = ls.Job("skewed")
+    events = job.source("events", ls.journal("events", schema=EVENTS, partitions=2))
+    totals = events.key_by("user").reduce(lambda a, b: {"user": a.user, "n": a.n + b.n, "at": b.at}, name="totals")
+    totals.to(ls.files("totals"))
+    return job
+
+
+def test_a_replica_reports_how_the_records_of_a_keyed_step_are_divided(trial: NewTrial) -> None:
+    ran = trial(_skewed_job())
+    replica = ran.start("r0", partitions=2, tasks=2)
+    for number in range(2):
+        hot = [{"user": "acme", "n": 1, "at": START}] * 60
+        ran.put("events", [*hot, *({"user": f"u{n}", "n": number, "at": START} for n in range(40))])
+        ran.run(1)
+    ran.run(1)
+    loads, query = Loads(), replica.queries[0]
+    for report in (json.loads(one.json) for one in query.recentProgress):
+        loads.add(1, report)
+    (found,) = loads.all()
+    assert found.step == "totals" and found.records == 200
+    assert found.keys[0].key == "acme" and found.keys[0].share == 0.6 and found.keys[0].bucket == found.largest
 
 
 def _connected_job() -> ls.Job:

@@ -14,9 +14,9 @@ from lockstep import F
 from lockstep.api.stream import Stream
 from lockstep.connect.protocols import Place as ConnectorPlace
 from lockstep.connect.put_back import SOURCES, sources_text
-from lockstep.control import savepoints
-from lockstep.control.savepoints import Place
-from lockstep.control.starting_from import BEGUN_FROM, begin_from
+from lockstep.control.state import savepoints
+from lockstep.control.state.savepoints import Place
+from lockstep.control.state.starting_from import BEGUN_FROM, begin_from
 from lockstep.errors import LockstepError
 from lockstep.store.opening import address_in, open_store
 from lockstep.testing import Trial

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import lockstep as ls
 from lockstep import F
-from lockstep.control.state_comparison import disagreements
+from lockstep.control.supervise.state_comparison import disagreements
 from lockstep.runtime.state.folders import checkpoint_folders
 from lockstep.store.protocols import state_stage
 from tests.spark.conftest import NewTrial

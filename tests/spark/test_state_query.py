@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 import lockstep as ls
 from lockstep import F
 from lockstep.connect.put_back import SOURCES, sources_text
-from lockstep.control import savepoints
-from lockstep.control.savepoints import Place
-from lockstep.control.state_query import QueryResult, StateQueries, Wanted
+from lockstep.control.state import savepoints
+from lockstep.control.state.savepoints import Place
+from lockstep.control.state.state_query import QueryResult, StateQueries, Wanted
 from lockstep.errors import ServiceError
 from lockstep.keyed.key_hash import key_hash
 from tests.spark.conftest import NewTrial

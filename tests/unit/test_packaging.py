@@ -29,6 +29,8 @@ BROUGHT_ALONG = {
     "anyio": "fastapi",
 }
 """Modules of packages that another one is made of: they have no version of their own."""
+SHARED = {"opentelemetry": {"opentelemetry_sdk", "opentelemetry_exporter_otlp_proto_http"}}
+"""Names that several packages put their modules under."""
 NOT_IMPORTED = {"pandas", "protobuf"}
 """PySpark needs them and does not say so."""
 
@@ -46,7 +48,8 @@ def _imported(file: Path) -> set[str]:
 
 def test_everything_that_is_imported_is_declared_and_the_other_way_round() -> None:
     files = [file for file in PACKAGE.rglob("*.py") if file != PACKAGE / "testing" / "fixtures.py"]
-    found = {BROUGHT_ALONG.get(name, name) for file in files for name in _imported(file)}
+    names = {name for file in files for name in _imported(file)}
+    found = set().union(*(SHARED.get(name, {BROUGHT_ALONG.get(name, name)}) for name in names))
     assert found >= EXTRAS
     assert (found - EXTRAS) | NOT_IMPORTED == DECLARED
     # The fixtures are for whoever has pytest.

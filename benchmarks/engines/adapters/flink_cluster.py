@@ -99,10 +99,14 @@ class Cluster:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._environment = self._configured()
 
+    def settings(self, rpc_port: int, rest_port: int, python: str) -> dict[str, Any]:
+        """How it is configured."""
+        return settings(rpc_port, rest_port, python)
+
     def _configured(self) -> dict[str, str]:
         conf = WORK / "conf"
         conf.mkdir(parents=True, exist_ok=True)
-        values = settings(_free_port(), self._rest_port, self._python)
+        values = self.settings(_free_port(), self._rest_port, self._python)
         lines = (f"{key}: {json.dumps(value)}\n" for key, value in values.items())
         (conf / "config.yaml").write_text("".join(lines), encoding="utf-8")
         for path in (self._home / "conf").glob("log4j*.properties"):
@@ -225,7 +229,7 @@ def run(cluster: Cluster, program: str, stop: Stop) -> None:
     cluster.wait("starting", lambda: cluster.get("/overview").get("taskmanagers") == len(TASK_MANAGERS))
     in_order = InOrder() if _bounded() else None
     job = cluster.submit(program)
-    cluster.wait("starting the job", lambda: _all_run(cluster.get(f"/jobs/{job}")))
+    cluster.wait("starting the job", lambda: all_run(cluster.get(f"/jobs/{job}")))
     cluster.note(job)
     READY_FILE.touch()
     while not stop.wait(_POLL_S):
@@ -236,7 +240,8 @@ def run(cluster: Cluster, program: str, stop: Stop) -> None:
             cluster.note(job)
 
 
-def _all_run(job: dict[str, Any]) -> bool:
+def all_run(job: dict[str, Any]) -> bool:
+    """Whether all tasks of a job run."""
     vertices = job.get("vertices", [])
     return bool(vertices) and all(vertex["status"] in ("RUNNING", "FINISHED") for vertex in vertices)
 

@@ -15,7 +15,7 @@ from benchmarks.engines.environments import PROGRAMS
 from benchmarks.engines.input import OUTPUT
 from benchmarks.engines.readers import PublishedEpochs
 from lockstep.config import STORE_FOLDER
-from lockstep.control.overview import run_settings, spares
+from lockstep.control.status.overview import run_settings, spares
 from lockstep.store.protocols import Progress, Store
 from lockstep.store.sqlite_store import list_jobs, open_store
 

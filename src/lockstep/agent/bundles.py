@@ -1,4 +1,5 @@
-"""The code and the tables of a job on their way to a host: a zip file, and the hash of its bytes beside it.
+"""The code and the tables of a job on their way to a host: a zip file, and the hash of its bytes beside it. The state
+that a job begins with goes the same way.
 
 Folders of code and of tables are named after the hash of what is in them, so a bundle is known by their names: to ask
 whether a host has it, nobody has to make it.
@@ -30,13 +31,17 @@ FOLDER = "bundles"
 """In a job's folder: a file for each bundle that was unpacked here."""
 _CHUNK_BYTES = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"(code|tables)/[0-9a-f]+/.+")
+STATES = "states"
+"""In a job's folder: state that came and was not put in place yet."""
+_NAME = re.compile(rf"(code|tables|{STATES})/[0-9a-f]+/.+")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The same for every file, as zip knows no earlier time: equal files make equal bundles."""
 
 
-def pack(folder: Path, parts: Iterable[str], target: Path) -> str:
+def pack(folder: Path, parts: Iterable[str], target: Path, prefix: str = "") -> str:
     """Put some folders of a job's folder (``code/HASH``, ``tables/HASH``) into one file; its digest.
+
+    ``prefix`` is put before the names of files.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name:
@@ -51,7 +56,7 @@ def pack(folder: Path, parts: Iterable[str], target: Path) -> str:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         for part in sorted(parts):
             for path in sorted(path for path in (folder / part).rglob("*") if _belongs(path)):
-                info = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _EPOCH)
+                info = zipfile.ZipInfo(f"{prefix}{path.relative_to(folder).as_posix()}", _EPOCH)
                 info.compress_type = zipfile.ZIP_DEFLATED
                 with path.open("rb") as source, bundle.open(info, "w") as packed:
                     shutil.copyfileobj(source, packed, _CHUNK_BYTES)
@@ -138,7 +143,7 @@ def _check(bundle: zipfile.ZipFile, name: str) -> None:
         raise refused(f"bundle {name[:16]} unpacks to too much")
     for one in entries:
         if not _NAME.fullmatch(one.filename) or ".." in PurePosixPath(one.filename).parts or one.is_dir():
-            raise refused(f"it has a file {one.filename!r}, and only code and tables are taken")
+            raise refused(f"it has a file {one.filename!r}, and only code, tables and state are taken")
 
 
 def _belongs(path: Path) -> bool:

@@ -18,7 +18,7 @@ from lockstep.runtime.spark.boot import end_with_parent
 DESIRED_FILE = "desired.json"
 """In a job's folder: what is to run. An agent that is started again takes it up if it is still wanted."""
 LOG = "coordinator.log"
-MODULE = "lockstep.control.candidate"
+MODULE = "lockstep.control.coordinator.candidate"
 AGAIN_S = 2.0
 """Between two starts of one that ended: it was replaced as coordinator, or something was in its way."""
 LOOK_S = 0.5

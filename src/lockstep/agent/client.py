@@ -63,6 +63,10 @@ class AgentClient:
         """Tell it what is to run: it keeps a process that can coordinate the job, and takes orders for it."""
         self._ask("PUT", self._job_path(), {"order": order})
 
+    def delete(self) -> None:
+        """Have that host remove all that it has of a job that runs nowhere."""
+        self._ask("DELETE", self._job_path(), timeout_s=UPLOAD_TIMEOUT_S)
+
     def has_bundle(self, name: str) -> bool:
         """Whether it has the job's code and tables."""
         return bool(self._ask("GET", f"{self._job_path()}/bundles/{name}")["there"])
@@ -72,6 +76,10 @@ class AgentClient:
         headers = {"Content-Length": str(file.stat().st_size), DIGEST_HEADER: digest}
         with file.open("rb") as body:
             self._asked("PUT", f"{BUNDLES}{quote(self.job, safe='')}/{name}", body, UPLOAD_TIMEOUT_S, headers)
+
+    def begin_with(self, replica: str, state: str) -> None:
+        """Have state that was sent in a bundle be a replica's checkpoints there."""
+        self._ask("POST", f"{self._job_path()}/begin", {"replica": replica, "state": state}, UPLOAD_TIMEOUT_S)
 
     def probe(self, place: str, name: str, act: str) -> bool:
         """``write``, ``look`` for or ``remove`` a file in a place of that host; whether it is there then."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import shutil
 import socket
 import ssl
 import sys
@@ -20,24 +21,26 @@ from lockstep.agent.candidate import DESIRED_FILE, Candidate
 from lockstep.agent.hosting import Here, HostedJob
 from lockstep.agent.leftovers import end_leftovers
 from lockstep.agent.server import BUNDLES, Mount, Request, Route
-from lockstep.agent.serving import Agent
+from lockstep.agent.serving import Agent, free_memory_bytes
 from lockstep.agent.spare_processes import MachineProcesses
 from lockstep.config import STORE_FOLDER, HostSettings
 from lockstep.connect.disk import make_folders
 from lockstep.connect.remote.paths import location
-from lockstep.errors import LockstepError, StoreError
+from lockstep.errors import LockstepError, ServiceError, StoreError
 from lockstep.runtime.desired_run import DESIRED, LEASE
 from lockstep.runtime.process_environment import process_environment
-from lockstep.runtime.state.folders import standings
+from lockstep.runtime.spec import replica_folder
+from lockstep.runtime.state.folders import put_checkpoints, standings
 from lockstep.runtime.transfer import serving as transfer
 from lockstep.runtime.transfer.offers import Offers, PeersOfStore
-from lockstep.store.home import job_folder, list_job_folders
+from lockstep.store.home import job_folder, list_job_folders, set_job_aside
 from lockstep.store.names import checked_name
 from lockstep.store.opening import open_hosts, open_store
 from lockstep.store.protocols import Store
 
 ANNOUNCE_INTERVAL_S = 1.0
 _STAGES_MAX = 1000
+_STATE = re.compile(r"[0-9a-f]{32}")
 _PROBE = re.compile(r"\.lockstep-probe-[0-9a-f]{16}")
 
 
@@ -109,6 +112,8 @@ class HostAgent(Agent):
         """Those of every agent, and what only a host is asked for."""
         return [
             Route("PUT", "/jobs/{job}", self._take_up),
+            Route("DELETE", "/jobs/{job}", self._delete),
+            Route("POST", "/jobs/{job}/begin", self._begin_with),
             Route("GET", "/jobs/{job}/bundles/{name}", self._has_bundle),
             Route("GET", "/jobs/{job}/standings/{stages}", self._standings),
             Route("POST", "/jobs/{job}/probe", self._probe),
@@ -145,6 +150,41 @@ class HostAgent(Agent):
         if job.job in self._candidates:
             self._candidates.pop(job.job).forget()
         job.end_at_once()
+
+    def _delete(self, request: Request) -> Mapping[str, Any]:
+        """Remove all that this host has of a job that runs nowhere; nothing happens if it has nothing."""
+        name = checked_name("job", request.parameters["job"])
+
+        def give_up() -> Mapping[str, Any]:
+            if name in self._jobs:
+                raise ServiceError("LS0763", f'processes of job "{name}" still run on {self._host.name}')
+            if name in self._candidates:
+                self._candidates.pop(name).forget()
+            with self._stores_lock:
+                store = self._stores.pop(name, None)
+            if store is not None:
+                store.close()
+            return {"aside": set_job_aside(self._host.home, name)}
+
+        # Removing takes long, and the thread that has the processes is not to wait for it.
+        shutil.rmtree(self.in_main_thread(give_up)["aside"], ignore_errors=True)
+        return {}
+
+    def _begin_with(self, request: Request) -> Mapping[str, Any]:
+        """Put state that came in a bundle in the place of a replica's checkpoints, of a job that does not run here."""
+        name = checked_name("job", request.parameters["job"])
+        replica, state = checked_name("replica", request.body["replica"]), str(request.body["state"])
+        came = job_folder(self._host.home, name) / bundles.STATES / state
+        if not _STATE.fullmatch(state) or not came.is_dir():
+            raise ValueError("no state of that name has come")
+
+        def put() -> Mapping[str, Any]:
+            if name in self._jobs:
+                raise ServiceError("LS0763", f'job "{name}" runs on {self._host.name} already')
+            put_checkpoints(came, replica_folder(self._host.home, name, replica))
+            return {}
+
+        return self.in_main_thread(put)
 
     def _candidate(self, name: str) -> Candidate:
         if name not in self._candidates:
@@ -203,7 +243,7 @@ class HostAgent(Agent):
         del about["jobs"]
         while not self._ended.is_set():
             try:
-                registry.announce(self._host.name, about)
+                registry.announce(self._host.name, {**about, "memory_free_bytes": free_memory_bytes()})
             except StoreError as error:
                 print(f"not announced: {error}", file=sys.stderr, flush=True)
             self._ended.wait(ANNOUNCE_INTERVAL_S)

@@ -160,9 +160,11 @@ def with_jvm(spec: ReplicaSpec) -> ReplicaSpec:
         # Which JVM another environment has, its own PySpark knows.
         return spec
     # Loaded only now: it takes half a second, and on one machine whoever supervises has done this.
+    from lockstep.runtime.spark.address import with_client
     from lockstep.runtime.spark.launching import jvm_command, jvm_conf
 
-    settings = spec.parsed_settings().spark_of(spec.replica)
+    parsed = spec.parsed_settings()
+    settings = with_client(parsed.spark_of(spec.replica), parsed.checkpoints)
     return replace(spec, jvm=jvm_command(settings), jvm_conf=jvm_conf(settings))
 
 

@@ -30,6 +30,17 @@ _SLEPT_S = 5.0
 _LOOK_S_MAX = 5.0
 
 
+_MEMORY_PARTS = 16
+"""What is free is told to such a part of all: what a host announces changes seldom, and each change is a write."""
+
+
+def free_memory_bytes() -> int:
+    """The memory of this host that a new process may have, to a sixteenth of all."""
+    known = psutil.virtual_memory()
+    part = max(1, known.total // _MEMORY_PARTS)
+    return int(known.available // part * part)
+
+
 class MainThread:
     """Does what others ask for, one thing after the other, in the thread that calls :meth:`do_next`."""
 

@@ -1,4 +1,4 @@
-"""The processes of spares, and what of the processor those that boot get: a host's side of ``control/spares.py``."""
+"""The processes of spares, and what of the processor those that boot get (a host's side of its ``Spares``)."""
 
 from __future__ import annotations
 

@@ -59,6 +59,18 @@ def _query() -> Bench:
     return run_query
 
 
+def _change() -> Bench:
+    from lockstep.bench.change.bench import run_change
+
+    return run_change
+
+
+def _state() -> Bench:
+    from lockstep.bench.change.state import run_state
+
+    return run_state
+
+
 def _hosts() -> Bench:
     from lockstep.bench.hosts.bench import run_hosts
 
@@ -85,6 +97,8 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "epoch": _epoch,
     "buckets": _buckets,
     "query": _query,
+    "change": _change,
+    "state": _state,
     "hosts": _hosts,
     "order": _order,
     "kafka": _kafka,

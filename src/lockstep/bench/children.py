@@ -6,12 +6,18 @@ from pathlib import Path
 
 from lockstep.control.children import Child, killed, running
 
-__all__ = ["Child", "journal_feeder", "kafka_feeder", "killed", "observer", "running", "socket_feeder"]
+__all__ = ["Child", "files_feeder", "journal_feeder", "kafka_feeder", "killed", "observer", "running", "socket_feeder"]
 
 
 def journal_feeder(folder: Path, store: Path, rate: float) -> Child:
     """A feeder into the journal; it notes what it sent in ``folder/sent.log``."""
     arguments = ["--rate", str(rate), "--log", str(folder / "sent.log"), "--journal", str(store)]
+    return Child("the feeder", ["-m", "lockstep.bench.feeder", *arguments], folder / "feeder.log", folder)
+
+
+def files_feeder(folder: Path, to: Path, rate: float) -> Child:
+    """A feeder into a folder of JSON lines; it notes what it sent in ``folder/sent.log``."""
+    arguments = ["--rate", str(rate), "--log", str(folder / "sent.log"), "--files", str(to)]
     return Child("the feeder", ["-m", "lockstep.bench.feeder", *arguments], folder / "feeder.log", folder)
 
 

@@ -20,7 +20,7 @@ KAFKA_SCHEMA = "seq bigint, customer string, at_us bigint"
 """What :func:`json_lines` writes."""
 CUSTOMERS = 250
 ARROW_SCHEMA = arrow_schema(parse_schema(SCHEMA))
-_NAMES = np.array([f"customer-{number:03d}" for number in range(CUSTOMERS)])
+CUSTOMER_NAMES = np.array([f"customer-{number:03d}" for number in range(CUSTOMERS)])
 _MIX = 2_654_435_761
 """Knuth's multiplier: neighbouring numbers go to customers that are not neighbours."""
 
@@ -49,13 +49,13 @@ def batch(sent: Sent) -> pa.RecordBatch:
     """The records of ``sent``."""
     seq = np.arange(sent.first, sent.first + sent.count, dtype=np.int64)
     at = pa.array(np.full(sent.count, sent.at_us, dtype=np.int64)).cast(ARROW_SCHEMA.field("at").type)
-    return pa.record_batch([pa.array(seq), pa.array(_NAMES[customer_numbers(seq)]), at], schema=ARROW_SCHEMA)
+    return pa.record_batch([pa.array(seq), pa.array(CUSTOMER_NAMES[customer_numbers(seq)]), at], schema=ARROW_SCHEMA)
 
 
 def json_lines(sent: Sent) -> bytes:
     """The records of ``sent`` as JSON lines; the time as microseconds."""
     seq = np.arange(sent.first, sent.first + sent.count, dtype=np.int64)
-    names = _NAMES[customer_numbers(seq)]
+    names = CUSTOMER_NAMES[customer_numbers(seq)]
     lines = (
         f'{{"seq":{number},"customer":"{name}","at_us":{sent.at_us}}}\n'
         for number, name in zip(seq, names, strict=True)
@@ -78,7 +78,7 @@ def expected_windows(sent: Iterable[Sent], window_us: int) -> dict[tuple[str, in
     for one in sent:
         start = one.at_us - one.at_us % window_us
         seq = np.arange(one.first, one.first + one.count, dtype=np.int64)
-        for number, name in zip(seq.tolist(), _NAMES[customer_numbers(seq)].tolist(), strict=True):
+        for number, name in zip(seq.tolist(), CUSTOMER_NAMES[customer_numbers(seq)].tolist(), strict=True):
             events, total = counts.get((name, start), (0, 0))
             counts[name, start] = (events + 1, total + number)
     return counts

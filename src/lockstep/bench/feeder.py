@@ -1,8 +1,8 @@
 """The feeder: a process of its own that sends events at a steady rate and notes what was acknowledged.
 
-``python -m lockstep.bench.feeder --rate 1000 --log FILE (--journal STORE | --socket | --kafka SERVERS TOPIC N)``.
-Everything that is due is sent every 10 ms, so that a slow disk delays events but never lowers the rate. It ends on
-SIGTERM, after the append under way, or when the process that started it is gone.
+``python -m lockstep.bench.feeder --rate 1000 --log FILE (--journal STORE | --files FOLDER | --socket | --kafka
+SERVERS TOPIC N)``. Everything that is due is sent every 10 ms (into files every 50 ms), so that a slow disk delays
+events but never lowers the rate. It ends on SIGTERM, after the append under way, or with the process that started it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from lockstep.plan.schema import parse_schema
 from lockstep.store.journal import open_journal
 
 TICK_S = 0.01
+FILES_TICK_S = 0.05
+"""Every file costs whoever reads it a look, so there are fewer of them."""
 EVENTS_PER_SEND_MAX = 10_000
 """After a stall the backlog goes out in pieces of bounded size."""
 FLUSH_S = 30.0
@@ -32,10 +34,11 @@ def feed(
     rate: float,
     stop: Stop,
     clock: Clock = wall_us,
+    tick_s: float = TICK_S,
 ) -> None:
     """Send what is due, again and again, until told to stop."""
     begun_us, sent = clock(), 0
-    while not stop.wait(TICK_S):
+    while not stop.wait(tick_s):
         now_us = clock()
         due = int((now_us - begun_us) / US_PER_S * rate)
         while sent < due and not stop.asked:
@@ -55,6 +58,18 @@ def _to_journal(store: Path, note: Callable[[Sent], None], rate: float, stop: St
 
 def _append(append: Callable[..., object], one: Sent) -> None:
     append(batch(one), 0)
+
+
+def _to_files(folder: Path, note: Callable[[Sent], None], rate: float, stop: Stop) -> None:
+    """A file of JSON lines each time, moved into place whole; their names are in the order of sending."""
+
+    def send(one: Sent) -> None:
+        staged = folder / f".{one.first:012d}.json"
+        staged.write_bytes(json_lines(one))
+        staged.rename(folder / f"{one.first:012d}.json")
+
+    folder.mkdir(parents=True, exist_ok=True)
+    feed(send, note, rate, stop, tick_s=FILES_TICK_S)
 
 
 def _to_kafka(servers: str, topic: str, partitions: int, note: Callable[[Sent], None], rate: float, stop: Stop) -> None:
@@ -101,6 +116,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--journal", type=Path)
+    where.add_argument("--files", type=Path)
     where.add_argument("--socket", action="store_true")
     where.add_argument("--kafka", nargs=3, metavar=("SERVERS", "TOPIC", "PARTITIONS"))
     options = parser.parse_args()
@@ -112,6 +128,8 @@ def main() -> None:
 
         if options.socket:
             _to_socket(note, options.rate, stop)
+        elif options.files:
+            _to_files(options.files, note, options.rate, stop)
         elif options.kafka:
             servers, topic, partitions = options.kafka
             _to_kafka(servers, topic, int(partitions), note, options.rate, stop)

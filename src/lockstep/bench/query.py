@@ -20,8 +20,8 @@ from lockstep.bench.statistics import Row, median, percentile
 from lockstep.bench.workspace import Say
 from lockstep.clock import wall_us
 from lockstep.control.children import Checked, pass_by
-from lockstep.control.savepoints import Place
-from lockstep.control.state_query import StateQueries, Wanted
+from lockstep.control.state.savepoints import Place
+from lockstep.control.state.state_query import StateQueries, Wanted
 
 RATE = 2000.0
 ASK_INTERVAL_S = 0.1

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.chaos.comparing import Comparison, compare
+from lockstep.chaos.operations import Asked, complaints_about
 from lockstep.chaos.recomputing import recompute
 from lockstep.chaos.runner import Doing, Runner
 from lockstep.chaos.sink_contents import gaps, repeated, replaced, sink_contents
@@ -16,9 +17,12 @@ from lockstep.chaos.vocabulary import Part
 from lockstep.chaos.watching import SeenEpoch, Span
 from lockstep.clock import US_PER_S
 from lockstep.connect.reading import Reader, read
+from lockstep.control.operations.book import OperationBook
+from lockstep.control.operations.model import Operation
 from lockstep.errors import LockstepError, RunError
 from lockstep.observe.promises import completeness, equality, order, progress
 from lockstep.plan.steps import Sink
+from lockstep.runtime.desired_run import last_run
 from lockstep.store.protocols import Store
 
 COMPLAINTS_SHOWN = 10
@@ -91,6 +95,18 @@ def check_promises(evidence: Evidence) -> list[Verdict]:
         _verdict("equality", f"{len(rows)} digests of {len(entries)} epochs", differing),
         _progress(evidence),
     ]
+
+
+def check_operations(doings: Sequence[Doing], store: Store) -> tuple[list[Verdict], list[Operation]]:
+    """Each that was asked for: done or rolled back by its deadline, each step once, none lost. None: no verdict."""
+    asked = [found for one in doings if one.deed is not None and (found := Asked.from_json(one.deed.data))]
+    kept = OperationBook(store).all()
+    if not asked:
+        return [], kept
+    said = complaints_about(asked, kept, last_run(store))
+    done = sum(one.state == "done" for one in kept if any(one.number == each.number for each in asked))
+    looked_at = f"{_many(len(asked), 'operation')}, {done} done: each to its end by its deadline, each step once"
+    return [_verdict("operations", looked_at, said)], kept
 
 
 def check_input(evidence: Evidence) -> Verdict:
@@ -210,7 +226,7 @@ def undisturbed(spans: Sequence[Span], doings: Sequence[Doing]) -> list[Span]:
     broad = [
         (one.begun_us, min(one.over_us, (one.undone_us or one.begun_us) + excused_us))
         for one in doings
-        if one.over_us and one.action.takes - {Part.REPLICA, Part.INPUT}
+        if one.over_us and one.action.takes - {Part.REPLICA, Part.INPUT, Part.SHAPE}
     ]
     for first_us, over_us in broad:
         spans = [part for span in spans for part in _without(span, first_us, over_us)]

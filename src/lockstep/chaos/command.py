@@ -6,8 +6,8 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,13 +18,17 @@ from lockstep.chaos.figures import AFTER_S, Cost, cost
 from lockstep.chaos.planner import hopeless
 from lockstep.chaos.report import report_html
 from lockstep.chaos.run import Outcome, Play, Wish, remove, workspace
-from lockstep.chaos.runner import Doing
+from lockstep.chaos.runner import Doing, Runner
+from lockstep.chaos.sink_contents import sink_contents
 from lockstep.chaos.subject import Subject, load_subject
+from lockstep.chaos.take_overs import ROUND, TakeOvers, rows, table
 from lockstep.chaos.timeline import Timeline
 from lockstep.chaos.vocabulary import Action, Need
 from lockstep.clock import US_PER_S
+from lockstep.config import STORE_FOLDER
 from lockstep.errors import RunError
 from lockstep.machine import find_java
+from lockstep.store.opening import address_in, open_store
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,14 @@ class Order:
     report: Path
     keep: bool
     as_json: bool
+    verb: str = "run"
+    """``run`` for a random schedule, ``operations`` for take-overs at every step."""
 
     def command(self) -> str:
         """The command that does it again."""
         elsewhere = ["--project", str(self.project)] if self.project.resolve() != Path.cwd() else []
-        words = ["lockstep", *elsewhere, "chaos", "run", "--seed", str(self.seed), "--minutes", f"{self.minutes:g}"]
+        words = ["lockstep", *elsewhere, "chaos", self.verb, "--seed", str(self.seed)]
+        words += ["--minutes", f"{self.minutes:g}"] if self.verb == "run" else []
         words += ["--replicas", str(self.replicas), "--rate", f"{self.rate:g}"]
         words += [word for name in self.only for word in ("--only", name)]
         words += ["--reference", str(self.reference)] if self.reference is not None else []
@@ -74,17 +81,47 @@ def prepare(order: Order) -> Wish:
 
 def run_chaos(order: Order, wish: Wish) -> int:
     """Do it and tell of it; the exit code: 0 if all checkers are content."""
+    return _ended(order, _played(order, wish))
+
+
+def prepare_take_overs(order: Order) -> tuple[Wish, TakeOvers]:
+    """Every kind of operation that this job can go through, and the job."""
+    subject = load_subject(order.job, order.reference)
+    possible = usable(ROUND, subject, order.replicas)
+    find_java()
+    check_writable(order.report)
+    wish = Wish(subject, possible, order.seed, 0.0, order.replicas, order.rate, order.project, order.keep)
+    return wish, TakeOvers(order.seed, possible)
+
+
+def run_take_overs(order: Order, wish: Wish, take_overs: TakeOvers) -> int:
+    """Kill the coordinator at every step of every operation; the table, and the exit code as of ``run_chaos``."""
+    outcome = _played(order, wish, take_overs.run)
+    project = outcome.folder / "project"
+    contents = [sink_contents(sink, project) for sink in wish.subject.sinks]
+    with closing(open_store(address_in(project / STORE_FOLDER), wish.subject.graph.name)) as store:
+        made = rows(take_overs.found, store, outcome.operations, contents, outcome.seen_epochs)
+    code = _ended(order, outcome, {"take_overs": [asdict(one) for one in made]})
+    if not order.as_json:
+        print(table(made))
+    return code
+
+
+def _played(order: Order, wish: Wish, script: Callable[[Runner], None] | None = None) -> Outcome:
     timeline, folder = Timeline(_to_stderr), workspace()
     with interruptions(timeline) as interrupts:
         try:
-            outcome = Play(wish, folder, timeline, lambda: interrupts.count > 0).run()
+            return Play(wish, folder, timeline, lambda: interrupts.count > 0, script).run()
         except BaseException:
             _to_stderr(f"kept {folder}; run it again with: {order.command()}")
             raise
+
+
+def _ended(order: Order, outcome: Outcome, more: Mapping[str, Any] | None = None) -> int:
     order.report.write_text(report_html(outcome, costs(outcome), order.command()), encoding="utf-8")
     _tell_end(order, outcome)
     if order.as_json:
-        print(json.dumps(as_data(outcome, order.command()), indent=2, default=str))
+        print(json.dumps({**as_data(outcome, order.command()), **(more or {})}, indent=2, default=str))
     return 0 if outcome.passed else 1
 
 
@@ -113,6 +150,8 @@ def why_not(action: Action, subject: Subject, replicas: int) -> str | None:
         return "the job reads no journal that chaos could feed"
     if Need.EVENT_TIME in action.requires and not any(fed.time_fields for fed in subject.feds.values()):
         return "no journal that chaos feeds has event time"
+    if Need.ONE_STAGE in action.requires and (len(subject.graph.stages) > 1 or subject.graph.loops):
+        return "the job has several stages or a loop"
     return None
 
 
@@ -147,6 +186,7 @@ def as_data(outcome: Outcome, command: str) -> dict[str, Any]:
         "actions": [_action_data(one, outcome, by_number) for one in outcome.doings],
         "verdicts": [{**asdict(one), "passed": one.passed} for one in outcome.verdicts],
         "sinks": [asdict(one) for one in outcome.comparisons],
+        "operations": [one.to_json() for one in outcome.operations],
         "timeline": [asdict(line) for line in outcome.lines],
     }
 

@@ -12,8 +12,13 @@ from lockstep.observe.svg import QUIET, Drawing, Panel, Scale, lanes
 
 _LINE = "#0f766e"
 _WELL = "#99d5cf"
-COLOURS: dict[str, str] = {"replica": "#c2410c", "all": "#7c3aed", "input": "#2563eb"}
-NAMES = {"replica": "one replica", "all": "the whole job, the store or the disk", "input": "the input"}
+COLOURS: dict[str, str] = {"replica": "#c2410c", "all": "#7c3aed", "input": "#2563eb", "shape": "#15803d"}
+NAMES = {
+    "replica": "one replica",
+    "all": "the whole job, the store or the disk",
+    "input": "the input",
+    "shape": "an operation",
+}
 LATENCY_S_MIN = 0.02
 
 
@@ -25,6 +30,8 @@ def group_of(takes: frozenset[Part]) -> str:
     """
     if Part.REPLICA in takes:
         return "replica"
+    if takes & {Part.SHAPE, Part.SEALING}:
+        return "shape"
     return "all" if takes - {Part.INPUT} else "input"
 
 

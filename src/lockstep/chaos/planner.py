@@ -19,12 +19,19 @@ RECOVERY_S = {
     Part.STORE: 8.0,
     Part.NETWORK: 8.0,
     Part.INPUT: 2.0,
+    Part.SEALING: 2.0,
+    Part.SHAPE: 60.0,
 }
 """How long each part is reckoned to be away after the action itself is over."""
 PAUSE_S = (2.0, 7.0)
 """From one action to the next, if nothing has to be waited for."""
 _BROAD = frozenset({Part.JOB, Part.DISK, Part.STORE, Part.NETWORK})
 """What reaches every replica: while one of these is taken, no replica is, and none of the others."""
+_ASKED = frozenset({Part.SHAPE, Part.SEALING})
+"""What chaos asks for itself, in the job's store: it must be able to write there."""
+_WRITTEN = frozenset({Part.STORE, Part.DISK})
+_ALONE = frozenset({Part.INPUT, *_ASKED})
+"""What only one action has at a time, whatever else is taken."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,10 @@ def may_begin(action: Action, taken: Iterable[frozenset[Part]], replicas: int) -
             return f"{_words(broad)} is taken"
     if action.takes & _BROAD and (there := held & (_BROAD | {Part.REPLICA})):
         return f"{_words(there)} is taken"
-    if Part.INPUT in action.takes and Part.INPUT in held:
-        return f"{Part.INPUT.value} is taken"
-    return None
+    there = action.takes & held & _ALONE
+    there |= held & _WRITTEN if action.takes & _ASKED else frozenset()
+    there |= held & _ASKED if action.takes & _WRITTEN else frozenset()
+    return f"{_words(there)} is taken" if there else None
 
 
 def plan(actions: Sequence[Action], *, seed: int, duration_s: float, replicas: int) -> list[Planned]:

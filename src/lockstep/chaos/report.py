@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from string import Template
 
 from lockstep.chaos.checking import Verdict
 from lockstep.chaos.figures import Cost
+from lockstep.chaos.operations import steps_told
 from lockstep.chaos.picture import COLOURS, draw, group_of
 from lockstep.chaos.run import Outcome, seconds_after
 from lockstep.chaos.runner import Doing
 from lockstep.chaos.timeline import SIGNS, Line
 from lockstep.clock import US_PER_S
+from lockstep.control.operations.model import Operation
 from lockstep.observe.pages import page
 
 _STYLE = """\
@@ -48,7 +50,7 @@ replica that the action took computed again. Actions that overlap share their co
 $actions
 </tbody>
 </table></div>
-<h2>The checks</h2>
+$operations<h2>The checks</h2>
 <p>The output was compared with $told_by.</p>
 <div class="scroll"><table>
 <thead><tr><th>check</th><th></th><th>what was looked at</th></tr></thead>
@@ -80,6 +82,7 @@ def report_html(outcome: Outcome, costs: Mapping[int, Cost], command: str) -> st
         latency_p99=seconds(usual.latency_p99_s),
         slow=seconds(usual.slow_s),
         actions="\n".join(_action(one, outcome, costs) for one in outcome.doings),
+        operations=_operations(outcome.operations),
         told_by=escape(subject.told_by),
         checks="\n".join(_check(one) for one in outcome.verdicts),
         lines_count=len(outcome.lines),
@@ -130,6 +133,22 @@ def _action(one: Doing, outcome: Outcome, costs: Mapping[int, Cost]) -> str:
     figures = "".join(f'<td class="n">{cell}</td>' for cell in cells)
     at = f'<td class="n">{seconds_after(outcome, one.struck_us):.1f} s</td>'
     return f"<tr>{dot}{at}{name}<td>{escape(text)}</td>{figures}</tr>"
+
+
+def _operations(operations: Sequence[Operation]) -> str:
+    """What became of each, and when each of its steps began; nothing if there were none."""
+    if not operations:
+        return ""
+    rows = []
+    for one in operations:
+        took = seconds((one.ended_us - one.asked_us) / US_PER_S) if one.ended_us else "still open"
+        arguments = ", ".join(f"{name} {value}" for name, value in one.arguments.items())
+        state = f"{one.state}: {one.error}" if one.error else one.state
+        cells = [str(one.number), f"{one.kind} {arguments}", state, took, steps_told(one)]
+        rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+    head = "<tr><th></th><th>operation</th><th>outcome</th><th>took</th><th>its steps, since it was asked for</th></tr>"
+    table = f'<div class="scroll"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return f"<h2>The operations</h2>\n{table}\n"
 
 
 def _recovered(one: Doing) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lockstep.chaos.actions.files import FillDisk, small_disk
-from lockstep.chaos.checking import Evidence, Verdict, check_input, check_output, check_promises
+from lockstep.chaos.checking import Evidence, Verdict, check_input, check_operations, check_output, check_promises
 from lockstep.chaos.comparing import Comparison
 from lockstep.chaos.feeding import Feeder
 from lockstep.chaos.figures import Steady, steady
@@ -24,6 +24,7 @@ from lockstep.chaos.vocabulary import Action
 from lockstep.chaos.watching import Reader, SeenEpoch, Span
 from lockstep.clock import US_PER_S, wall_us
 from lockstep.config import STORE_FOLDER
+from lockstep.control.operations.model import Operation
 from lockstep.store.protocols import Entry
 
 START_S_MAX = 180.0
@@ -72,6 +73,8 @@ class Outcome:
     acknowledged: Mapping[str, int]
     took_s: float
     folder: Path
+    operations: Sequence[Operation] = ()
+    """All that the job was asked for, as they ended."""
     cut_short: bool = False
 
     @property
@@ -88,6 +91,8 @@ class Play:
     folder: Path
     timeline: Timeline
     stop_asked: Callable[[], bool]
+    script: Callable[[Runner], None] | None = None
+    """What is done to the job instead of a random schedule."""
     project: Path = field(init=False)
     _worth_keeping: bool = True
 
@@ -117,6 +122,8 @@ class Play:
                 runner.undo_all()
                 raise
             verdicts, comparisons = self._check(runner, feeder, reader, settled_epoch)
+            of_operations, operations = check_operations(runner.doings, place.store)
+            self._tell(of_operations)
         return Outcome(
             wish=self.wish,
             usual=usual,
@@ -127,11 +134,12 @@ class Play:
             lines=self.timeline.lines,
             seen_epochs=reader.seen_epochs(),
             spans=runner.attendance.spans,
-            verdicts=verdicts,
+            verdicts=[*verdicts, *of_operations],
             comparisons=comparisons,
             acknowledged=feeder.acknowledged(),
             took_s=time.monotonic() - started_s,
             folder=self.folder,
+            operations=operations,
             cut_short=self.stop_asked(),
         )
 
@@ -199,6 +207,9 @@ class Play:
 
     def _hurt(self, runner: Runner) -> None:
         wish = self.wish
+        if self.script is not None:
+            self.script(runner)
+            return
         schedule = plan(wish.actions, seed=wish.seed, duration_s=wish.duration_s, replicas=wish.replicas)
         self.timeline.add("phase", f"seed {wish.seed}: {len(schedule)} actions in {wish.duration_s / 60:g} minutes")
         runner.run(schedule, {action.name: action for action in wish.actions}, wish.duration_s)
@@ -262,11 +273,14 @@ class Play:
         output, comparisons = check_output(evidence, feeder.records(), self.folder / "again", note)
         whole = Verdict("the run", "ends, recoveries, the graceful stop, processes left behind", tuple(runner.findings))
         verdicts = [output, check_input(evidence), *check_promises(evidence), whole]
+        self._tell(verdicts)
+        return verdicts, comparisons
+
+    def _tell(self, verdicts: Sequence[Verdict]) -> None:
         for one in verdicts:
             self.timeline.add("check", f"{'ok    ' if one.passed else 'FAILED'} {one.name}: {one.looked_at}")
             for complaint in one.complaints:
                 self.timeline.add("check", f"         {complaint}")
-        return verdicts, comparisons
 
 
 class _Settled:

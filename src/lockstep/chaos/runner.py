@@ -90,7 +90,7 @@ class Runner:
                 break
             self.tick()
             if waiting and now_s >= waiting[0].planned.at_s + late_s:
-                reason = self._try(waiting[0])
+                reason = self.begin(waiting[0])
                 postponed_s = now_s - waiting[0].planned.at_s - late_s
                 if reason is None or postponed_s > POSTPONED_S_MAX:
                     self._leave_out(waiting[0], reason)
@@ -114,10 +114,11 @@ class Runner:
         go_on = [one for one in members if (one.name, one.incarnation) in self._were_well and runs(one.pid)]
         self.able.sample(sorted(one.name for one in go_on), wall_us())
         came, left = self.attendance.sample(well, wall_us())
+        told = f"{len(well)} of {len(self.running.shape().names)} replicas" if came or left else ""
         for name in left:
-            self.timeline.add("consequence", f"{name} left: {len(well)} of {self.replicas} replicas compute")
+            self.timeline.add("consequence", f"{name} left: {told} compute")
         for name in came:
-            self.timeline.add("consequence", f"{name} computes: {len(well)} of {self.replicas} replicas do")
+            self.timeline.add("consequence", f"{name} computes: {told} do")
         for one in self._under_way():
             self._follow(one)
 
@@ -140,7 +141,7 @@ class Runner:
     def _under_way(self) -> list[Doing]:
         return [one for one in self.doings if one.under_way]
 
-    def _try(self, one: Doing) -> str | None:
+    def begin(self, one: Doing) -> str | None:
         """Begin an action if it may; else why not."""
         taken = [other.action.takes for other in self._under_way()]
         reason = may_begin(one.action, taken, self.replicas) or one.action.missing(self.running)
@@ -203,18 +204,22 @@ class Runner:
 
     def _recovered(self, one: Doing) -> bool:
         assert one.deed is not None
-        if one.action.takes - {Part.REPLICA, Part.INPUT}:
+        if one.deed.recovered is not None:
+            return one.deed.recovered()
+        if one.action.takes - {Part.REPLICA, Part.INPUT, Part.SEALING}:
             return self.running.all_healthy()
         if Part.REPLICA not in one.action.takes:
             return True
         if not one.happened:
             return True  # it never came to it
+        if one.deed.replica not in self.running.shape().names:
+            return True  # an operation has taken it away
         member = next((each for each in self.running.healthy() if each.name == one.deed.replica), None)
         return member is not None and (member.incarnation != one.incarnation or member.epoch > one.epoch + 1)
 
     def _over(self, one: Doing) -> None:
         one.over_us = wall_us()
-        if one.action.takes - {Part.INPUT}:
+        if one.action.takes - {Part.INPUT, Part.SEALING}:
             after_s = (one.over_us - one.struck_us) / US_PER_S
             gap_s = longest_gap_s(self.reader.seen_epochs(), one.struck_us, one.over_us)
             said = f"{'NOT recovered' if one.lost else 'recovered'} after {after_s:.1f} s, longest gap {gap_s:.2f} s"

@@ -13,12 +13,15 @@ from pathlib import Path
 import psutil
 
 from lockstep.chaos.feeding import Feeder
+from lockstep.chaos.operations import Shape, shape_of
 from lockstep.chaos.vocabulary import Member, Need
 from lockstep.clock import US_PER_S, wall_us
-from lockstep.config import STORE_FOLDER, RunSettings
+from lockstep.config import PARTITIONS, STORE_FOLDER, RunSettings
 from lockstep.control.children import Child
 from lockstep.faults.switch import FOLDER_VARIABLE
-from lockstep.runtime.spec import replica_folder, replica_names
+from lockstep.runtime.desired_run import last_run
+from lockstep.runtime.spec import replica_folder
+from lockstep.store.home import job_folder
 from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Progress, Store
 
@@ -62,7 +65,7 @@ class StartedJob:
     def __init__(self, project: Path, command: Command, feeder: Feeder, note: Callable[[str], None]) -> None:
         self.project = project
         self.store_folder = project / STORE_FOLDER
-        self.job = command.name
+        self.job, self.replicas = command.name, command.replicas
         # Beside the project, which may lie on a disk that is filled.
         self.orders = project.parent / "faults"
         self.orders.mkdir(exist_ok=True)
@@ -90,7 +93,12 @@ class StartedJob:
         """All replicas that have ever said a word, by name."""
         head = self._store.head()
         head_epoch = head.epoch if head is not None else -1
-        return [self._member(said, head_epoch) for said in self._store.progress()]
+        shape = self.shape()
+        return [self._member(said, head_epoch, shape) for said in self._store.progress()]
+
+    def shape(self) -> Shape:
+        """Which replicas there should be now."""
+        return shape_of(self._store, self._command.replicas)
 
     def healthy(self) -> list[Member]:
         """Those that compute and are within the lead."""
@@ -102,8 +110,9 @@ class StartedJob:
         return healthy if len(healthy) > 1 else []
 
     def all_healthy(self) -> bool:
-        """Whether every replica that is wanted is well."""
-        return len(self.healthy()) == self._command.replicas
+        """Whether every replica is well that no operation is just replacing."""
+        well = {one.name for one in self.healthy()}
+        return bool(well) and self.shape().settled <= well
 
     def supervisor_pid(self) -> int | None:
         """The process of `lockstep run`, None while it is not running."""
@@ -111,7 +120,7 @@ class StartedJob:
 
     def has(self, need: Need) -> bool:
         """Whether a need is met now."""
-        return {
+        met: dict[Need, Callable[[], bool]] = {
             Need.OTHER_REPLICA: lambda: len(self.healthy()) > 1,
             Need.ALL_REPLICAS: self.all_healthy,
             Need.FED: lambda: self.feeding.feeds,
@@ -119,7 +128,9 @@ class StartedJob:
             Need.CHECKPOINT: self._has_checkpoint,
             Need.FAULTS: lambda: True,
             Need.NAMESPACE: self._has_namespace,
-        }[need]()
+            Need.ONE_STAGE: lambda: True,
+        }
+        return met[need]()
 
     def start_job(self) -> None:
         """Start `lockstep run` when the one before has ended."""
@@ -127,11 +138,21 @@ class StartedJob:
             self._process.wait_gone()
         self._log_begins = self.log.stat().st_size if self.log.exists() else 0
         arguments = ["-m", "lockstep.chaos.ends_with_parent", str(os.getpid())]
-        arguments += ["-m", "lockstep", "--project", str(self.project), "run", self._command.job]
-        arguments += ["--replicas", str(self._command.replicas), "--master", self._command.master]
+        arguments += ["-m", "lockstep", "--project", str(self.project), "run", *self._as_it_was_last()]
+        arguments += ["--master", self._command.master]
         for key, value in CHAOS_SETTINGS.items():
             arguments += ["--set", f"{key}={value}"]
         self._process = JobProcess("`lockstep run`", arguments, self.log, self.project, self.environment())
+
+    def _as_it_was_last(self) -> list[str]:
+        """What operations have made of the job holds: a start with other words would be a change of its own."""
+        last = last_run(self._store)
+        if last is None:
+            return [self._command.job, "--replicas", str(self._command.replicas)]
+        partitions = last.settings["spark"]["conf"].get(PARTITIONS)
+        shaped = ["--spark-conf", f"{PARTITIONS}={partitions}"] if partitions is not None else []
+        job = job_folder(self.store_folder, self.job) / last.job_file
+        return [str(job), "--replicas", str(last.settings["run"]["replicas"]), *shaped]
 
     def said(self) -> str:
         """What the newest `lockstep run` has said."""
@@ -168,7 +189,7 @@ class StartedJob:
             self._process.kill()
         self._store.close()
 
-    def _member(self, said: Progress, head_epoch: int) -> Member:
+    def _member(self, said: Progress, head_epoch: int, shape: Shape) -> Member:
         silent = wall_us() - said.updated_us > SILENCE_MAX_S * US_PER_S
         computes = said.state == "running" and said.epoch >= 0 and said.epoch_s > 0
         within = head_epoch - said.epoch <= self._lead_epochs_max
@@ -179,11 +200,13 @@ class StartedJob:
             state=said.state,
             epoch=said.epoch,
             folder=replica_folder(self.store_folder, self.job, said.replica),
-            healthy=computes and within and not silent and self._wanted(said.replica) and runs(said.pid),
+            healthy=computes
+            and within
+            and not silent
+            and said.replica in shape.names
+            and self.supervisor_pid() is not None
+            and runs(said.pid),
         )
-
-    def _wanted(self, replica: str) -> bool:
-        return replica in replica_names(self._command.replicas) and self.supervisor_pid() is not None
 
     def _has_checkpoint(self) -> bool:
         return any(any((one.folder / "checkpoint" / "commits").glob("[0-9]*")) for one in self.healthy())

@@ -21,7 +21,8 @@ The life of an action: the planner puts it at a time (it knows ``requires``, ``t
 the runner waits until every need is met and no part is taken, asks :meth:`Action.missing`, calls
 :meth:`Action.begin`, calls ``Deed.undo`` when ``Deed.lasts_s`` have passed (also early, when chaos ends or Ctrl-C
 comes), and gives the parts back when the job has recovered: REPLICA when that replica computes again within the lead,
-INPUT at once after ``undo``, any other part when all replicas compute again.
+INPUT and SEALING at once after ``undo``, SHAPE when the operation is over (``Deed.recovered``), any other part when all
+replicas compute again.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class Part(Enum):
     NETWORK = "the network"
     INPUT = "the input"
     """What is fed, or how fast: quiet, late, malformed or more."""
+    SHAPE = "the job's shape"
+    """An operation is under way. Replicas and whoever supervises them may be killed meanwhile: that is the point."""
+    SEALING = "the sealing of epochs"
+    """The job is deactivated: nothing is published, and that is no fault."""
 
 
 class Need(Enum):
@@ -65,6 +70,7 @@ class Need(Enum):
     FAULTS = "the injected fault layer"
     """The job's processes were started with ``LOCKSTEP_FAULTS``; always so in `lockstep chaos run`."""
     NAMESPACE = "a network namespace of the job's own"
+    ONE_STAGE = "a job of one stage"
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,8 @@ class RunningJob(Protocol):
     """Its ``.lockstep``."""
     job: str
     """The job's name."""
+    replicas: int
+    """How many it began with, and has at least."""
     orders: Path
     """The folder named by ``LOCKSTEP_FAULTS``: order files in it tell the job's processes how to fail."""
 
@@ -161,6 +169,8 @@ class Deed:
     ended: Callable[[], bool] | None = None
     """For what goes on after it has happened (a process that stands still): whether it is over by itself. ``undo`` is
     called then, or when ``lasts_s`` have passed."""
+    recovered: Callable[[], bool] | None = None
+    """Whether what was taken can be given back, where the action knows better than the rule above."""
 
 
 class Action(ABC):

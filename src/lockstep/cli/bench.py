@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lockstep.bench.benches import Bench
 
 app = typer.Typer(
-    help="Measure failover, latency, throughput, epoch, store, buckets, query, hosts, kafka and order here. "
+    help="Measure failover, latency, throughput, epoch, store, buckets, query, change, state, hosts, kafka and order. "
     "Exit code 1: a target was missed.",
     no_args_is_help=True,
 )
@@ -53,6 +53,15 @@ _COMMANDS = {
         "State asked from outside by key while 2,000 events/s flow, and what epochs feel of it (about 4 minutes).",
         "query --quick",
     ),
+    "change": (
+        "A job is rescaled 1, 2, 4, 1 partitions and upgraded under 1,000 events/s; what a reader notices, beside "
+        "hand-written PySpark (about 10 minutes).",
+        "change --quick",
+    ),
+    "state": (
+        "What each step of a rescale takes with 10 MB, 100 MB and 1 GB of state (about 15 minutes).",
+        "state --quick",
+    ),
     "hosts": (
         "A job from topic to topic on three hosts: a host, a cable, ZooKeeper's leader and the coordinator are lost "
         "(about 7 minutes; real Kafka and ZooKeeper).",
@@ -67,7 +76,7 @@ _COMMANDS = {
         "Epochs agreed on beside epochs derived from Kafka, with kills; needs Kafka and ZooKeeper (about 25 minutes).",
         "order --quick",
     ),
-    "all": ("All but buckets, query, hosts, kafka and order, one after the other.", "all --save"),
+    "all": ("All but buckets, query, change, state, hosts, kafka and order, one after the other.", "all --save"),
 }
 _ALL = ["store", "epoch", "latency", "throughput", "failover"]
 

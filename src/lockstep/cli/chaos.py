@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.text import Text
@@ -20,25 +21,25 @@ app = typer.Typer(
 )
 
 SEEDS = 1_000_000
+_Prepared = TypeVar("_Prepared")
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
+JobFile = Annotated[
+    str | None, typer.Argument(metavar="[JOB]", help="The job's file; a built-in monitor without.", show_default=False)
+]
+Rate = Annotated[float, typer.Option(metavar="N", min=0.1, max=100_000, help="Records a second into each journal.")]
 
 
 @app.command("run")
 def run(
     context: typer.Context,
-    job: Annotated[
-        str | None,
-        typer.Argument(metavar="[JOB]", help="The job's file; a built-in monitor without.", show_default=False),
-    ] = None,
+    job: JobFile = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Fixes actions, victims and input; random without.")
     ] = None,
     minutes: Annotated[float, typer.Option(metavar="M", min=0.1, max=24 * 60, help="How long it is hurt.")] = 2.0,
     replicas: Annotated[int, typer.Option(metavar="R", min=1, max=16, help="Replicas of the job.")] = 2,
-    rate: Annotated[
-        float, typer.Option(metavar="N", min=0.1, max=100_000, help="Records a second into each journal.")
-    ] = 200.0,
+    rate: Rate = 200.0,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="ACTION", help="Only this action; may be repeated.")
     ] = None,
@@ -80,13 +81,66 @@ def run(
         keep=keep,
         as_json=as_json,
     )
+    _carry_out(lambda: prepare(order), lambda wish: run_chaos(order, wish))
+
+
+@app.command("operations")
+def operations(
+    context: typer.Context,
+    job: JobFile = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Fixes the moments and the input; random without.")
+    ] = None,
+    replicas: Annotated[int, typer.Option(metavar="R", min=1, max=15, help="Replicas of the job.")] = 1,
+    rate: Rate = 100.0,
+    reference: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A Python file with reference(inputs) -> {sink: rows}.", show_default=False),
+    ] = None,
+    report: Annotated[Path, typer.Option(metavar="FILE", help="Where the report goes.")] = Path("chaos-report.html"),
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder it ran in, with journals and logs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON instead of a table.")] = False,
+) -> None:
+    """Ask a job for every kind of operation, and kill its coordinator with -9 at every step of each.
+
+    The operations: rescale of partitions, upgrade, restart, one replica more and one less, upgrade in the shadow. After
+    each kill the next coordinator is started at once. A table says for each kill how long the take-over took, what
+    became of the operation, and how many epochs were lost or came twice; every check of `chaos run` is made, too.
+
+    Exit codes as of `chaos run`. It takes about a quarter of an hour.
+
+    [bold]Example[/bold]
+
+      lockstep chaos operations --seed 7 --replicas 2
+    """
+    from lockstep.chaos.command import Order, prepare_take_overs, run_take_overs
+
+    order = Order(
+        job=job,
+        project=project_of(context).folder,
+        seed=random.randrange(SEEDS) if seed is None else seed,  # noqa: S311  (not a secret)
+        minutes=0.0,
+        replicas=replicas,
+        rate=rate,
+        only=(),
+        reference=reference,
+        report=report,
+        keep=keep,
+        as_json=as_json,
+        verb="operations",
+    )
+    _carry_out(lambda: prepare_take_overs(order), lambda made: run_take_overs(order, *made))
+
+
+def _carry_out(prepare: Callable[[], _Prepared], run: Callable[[_Prepared], int]) -> NoReturn:
+    """Refuse before anything runs, or run; the exit code says which."""
     try:
-        wish = prepare(order)
+        prepared = prepare()
     except LockstepError as error:
         show_error(error)
         raise typer.Exit(EXIT_REFUSED) from None
     try:
-        code = run_chaos(order, wish)
+        code = run(prepared)
     except KeyboardInterrupt:
         err.print("interrupted: everything was ended")
         code = EXIT_INTERRUPTED

@@ -16,7 +16,7 @@ from lockstep.cli.project import project_of
 from lockstep.errors import LockstepError
 
 if TYPE_CHECKING:
-    from lockstep.control.check import Found, PythonFound
+    from lockstep.control.start.check import Found, PythonFound
 
 EXIT_UNSOUND = 2
 
@@ -62,7 +62,7 @@ def _checked(job: str, project: Path) -> Found:
     # What can be seen without Spark is said without waiting for it.
     loaded.job.graph()
     with err.status("starting Spark ..."):
-        from lockstep.control import check_job
+        from lockstep.control.start.check import check_job
 
         return check_job(loaded, project)
 

@@ -38,6 +38,9 @@ def submit(
     spark_conf: Annotated[
         list[str] | None, typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark (repeatable).")
     ] = None,
+    savepoint: Annotated[
+        str, typer.Option("--from", metavar="JOB/NAME", help="A new job goes on from this savepoint.")
+    ] = "",
     service: ServiceUrl = None,
 ) -> None:
     """Hand a job over to the service, and end: it is kept running, whatever becomes of this terminal.
@@ -50,11 +53,13 @@ def submit(
       lockstep submit job.py
 
       lockstep submit jobs.py:alerts --replicas 3 --service http://10.0.0.7:8470
+
+      lockstep submit job_v2.py --from failed-logins/before-upgrade
     """
     with opened(context, service) as desk:
         run = {key: plain_value(value) for key, value in assignments("--set", settings).items()}
         conf = assignments("--spark-conf", spark_conf)
-        taken = desk.submit(job, replicas=replicas, master=master, settings=run, spark_conf=conf)
+        taken = desk.submit(job, replicas=replicas, master=master, settings=run, spark_conf=conf, savepoint=savepoint)
         to_stderr(f"{taken.job} was submitted (bundle {taken.bundle[:16]})")
         _say_who_has_it(desk, taken.job)
 
@@ -151,16 +156,25 @@ def kill(
 
 
 def delete(
-    context: typer.Context, job: Annotated[str, typer.Argument(metavar="JOB")], service: ServiceUrl = None
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="JOB")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if a host that has state of it does not answer: it is gone for good.")
+    ] = False,
+    service: ServiceUrl = None,
 ) -> None:
     """Forget a job that has stopped: its ledger, state, logs and dead letters. What it has published stays.
+
+    On several hosts the agents of all of them remove what they have of it. If it was cut off, repeat it.
 
     [bold]Examples[/bold]
 
       lockstep delete failed-logins
+
+      lockstep delete failed-logins --force
     """
     with opened(context, service) as desk:
-        desk.delete(job)
+        desk.delete(job, force=force)
         to_stderr(f"{job} is forgotten; what it has published and the journals that it read are still there")
 
 

@@ -10,13 +10,13 @@ from rich.panel import Panel
 from rich.text import Text
 
 from lockstep.cli.output import plain_table, rate_text, span_text, time_text, waiting_text
-from lockstep.control.event_words import event_style, event_text, is_divergence
+from lockstep.control.status.event_words import event_style, event_text, is_divergence
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lockstep.control.health import Event, ReplicaHealth
-    from lockstep.control.overview import Overview
+    from lockstep.control.status.health import Event, ReplicaHealth
+    from lockstep.control.status.overview import Overview
 
 STATE_STYLES = {
     "healthy": "bold green",

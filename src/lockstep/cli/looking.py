@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lockstep.cli.output import out, print_json_line, time_text, to_stderr
 from lockstep.cli.service import JobName, ServiceUrl, chosen, opened
-from lockstep.control.event_words import event_style, event_text
+from lockstep.control.status.event_words import event_style, event_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

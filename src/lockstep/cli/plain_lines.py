@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from lockstep.cli.output import iso_text, rate_text, span_text, time_text, waiting_text
 from lockstep.clock import wall_us
-from lockstep.control.event_words import event_text, is_divergence
+from lockstep.control.status.event_words import event_text, is_divergence
 
 if TYPE_CHECKING:
-    from lockstep.control.health import Event, ReplicaHealth
-    from lockstep.control.overview import Overview
+    from lockstep.control.status.health import Event, ReplicaHealth
+    from lockstep.control.status.overview import Overview
 
 PLAIN_STATUS_INTERVAL_S = 5.0
 JSON_STATUS_INTERVAL_S = 1.0
@@ -152,6 +152,7 @@ def replica_json(replica: ReplicaHealth) -> dict[str, object]:
     """A replica's state for a program."""
     return {
         "replica": replica.replica,
+        "environment": replica.environment,
         "state": replica.state,
         "alive": replica.alive,
         "epoch": replica.epoch,

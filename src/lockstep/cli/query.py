@@ -42,8 +42,8 @@ def query(
 
       lockstep query orders totals --savepoint before-upgrade
     """
-    from lockstep.control import state_query
-    from lockstep.control.savepoints import Place
+    from lockstep.control.state import state_query
+    from lockstep.control.state.savepoints import Place
 
     project = project_of(context)
     place = Place.of(project.folder, project.job(job))

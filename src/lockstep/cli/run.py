@@ -19,8 +19,8 @@ from lockstep.clock import wall_us
 from lockstep.errors import LockstepError
 
 if TYPE_CHECKING:
-    from lockstep.control.overview import Overview, Watcher
-    from lockstep.control.run import PreparedRun
+    from lockstep.control.start.run import PreparedRun
+    from lockstep.control.status.overview import Overview, Watcher
 
 _STOPPING = "stopping: the epoch under way is finished first; Ctrl-C again stops at once (nothing is lost either way)"
 _STOPPING_HARD = "stopping at once: the epoch under way is computed again by the next run"
@@ -57,6 +57,13 @@ def run(
         typer.Option(
             "--until-done",
             help="Process all the input there is, bring event time to its end (every window closes), and end.",
+        ),
+    ] = False,
+    available_now: Annotated[
+        bool,
+        typer.Option(
+            "--available-now",
+            help="Process what is there when the run begins, and end; windows stay open, and the next run goes on.",
         ),
     ] = False,
     savepoint: Annotated[
@@ -103,6 +110,8 @@ def run(
 
       lockstep run job.py --replicas 3 --set on_divergence=continue
 
+      lockstep run job.py --available-now
+
       lockstep run job.py --until-done
 
       lockstep run job_v2.py --from failed-logins/before-upgrade
@@ -111,7 +120,8 @@ def run(
     """
     project = project_of(context).folder
     try:
-        overrides = _run_overrides(replicas, settings) | ({"until_done": True} if until_done else {})
+        ends = {"until_done": until_done, "available_now": available_now}
+        overrides = _run_overrides(replicas, settings) | {name: True for name, wanted in ends.items() if wanted}
         spark = _spark_overrides(master, spark_conf)
         prepared = _prepared(job, project, overrides, spark, take_over=take_over, savepoint=savepoint)
         if detach:
@@ -147,7 +157,7 @@ def _prepared(
     loaded = load_job(job)
     # Imported late: PySpark takes a second to load, and a typo in the job should not wait for it.
     loaded.job.graph()
-    from lockstep.control import prepare_run
+    from lockstep.control.start.run import prepare_run
 
     return prepare_run(
         loaded, project, run_overrides, spark_overrides, replace_supervisor=take_over, savepoint=savepoint
@@ -156,7 +166,7 @@ def _prepared(
 
 def _hand_over(prepared: PreparedRun) -> None:
     """Let the hosts go on with the job."""
-    from lockstep.control.run import hand_over
+    from lockstep.control.start.run import hand_over
 
     hosts = ", ".join(prepared.agents.contacts())
     hand_over(prepared)
@@ -187,8 +197,8 @@ class Display(Protocol):
 def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_json: bool) -> int:
     from lockstep.config import STORE_FOLDER
     from lockstep.connect.letters import dead_letters
-    from lockstep.control import run_job
-    from lockstep.control.overview import Watcher
+    from lockstep.control.start.run import run_job
+    from lockstep.control.status.overview import Watcher
 
     name = prepared.graph.name
     prints_rows = any(sink.spec.kind == "console" for sink in prepared.graph.sinks)
@@ -215,7 +225,7 @@ def _run(prepared: PreparedRun, project: Path, until_epoch: int | None, *, as_js
         prepared.store.close()
     at_once = prepared.supervisor.stops > 1
     if failure is None:
-        display.say(_ending(last, at_once=at_once, done=prepared.supervisor.done))
+        display.say(_ending(prepared, last, at_once=at_once))
     else:
         _show_failure(display, failure, name)
     if last.dead_letters:
@@ -271,8 +281,11 @@ def _introduce(facts: dict[str, Any]) -> None:
     to_stderr("  stop    Ctrl-C (finishes the epoch under way)")
 
 
-def _ending(last: Overview, *, at_once: bool, done: bool) -> str:
-    if done and not at_once:
+def _ending(prepared: PreparedRun, last: Overview, *, at_once: bool) -> str:
+    done = prepared.supervisor.done and not at_once
+    if done and prepared.settings.run.available_now:
+        return f"done: what was there is processed and published, up to epoch {last.published_epoch}"
+    if done:
         return f"done: all input is processed and published, in {last.published_epoch + 1} epochs"
     how = "stopped at once" if at_once else "stopped"
     if last.published_epoch < 0:

@@ -11,7 +11,7 @@ from lockstep.cli.output import iso_text, out, plain_table, print_json, to_stder
 from lockstep.cli.project import project_of
 
 if TYPE_CHECKING:
-    from lockstep.control.savepoints import Kept
+    from lockstep.control.state.savepoints import Kept
 
 
 def savepoint(
@@ -37,7 +37,7 @@ def savepoint(
 
       lockstep savepoint failed-logins nightly --unpinned
     """
-    from lockstep.control import savepoints as kept_ones
+    from lockstep.control.state import savepoints as kept_ones
 
     project = project_of(context)
     kept = kept_ones.take(kept_ones.Place.of(project.folder, project.job(job)), name, pinned=not unpinned)
@@ -63,7 +63,7 @@ def savepoints(
 
       lockstep savepoints failed-logins --delete before-upgrade
     """
-    from lockstep.control import savepoints as kept_ones
+    from lockstep.control.state import savepoints as kept_ones
 
     project = project_of(context)
     place = kept_ones.Place.of(project.folder, project.job(job))

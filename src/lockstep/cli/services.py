@@ -107,21 +107,28 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON
 
 @app.command("install")
 def install(
-    kinds: Annotated[list[str], typer.Argument(metavar="SERVICE...", help="kafka, postgres.", show_default=False)],
+    kinds: Annotated[
+        list[str], typer.Argument(metavar="SERVICE...", help="kafka, postgres, hdfs, s3a.", show_default=False)
+    ],
 ) -> None:
     """Get what is missing: as root with apt-get, else from PyPI, and Kafka's jars with Maven's client.
 
-    Nothing else installs anything: this is the only command that does.
+    s3a is no server: it is Spark's client for S3, for jobs that have their checkpoints at an s3a: address. Nothing
+    else installs anything: this is the only command that does.
 
     [bold]Examples[/bold]
 
       lockstep services install kafka postgres
     """
     from lockstep.services.descriptions import wish
+    from lockstep.services.installing import fetch_s3a
     from lockstep.services.installing import install as get
 
     for text in kinds:
-        get(wish(text).kind, to_stderr)
+        if text == "s3a":
+            fetch_s3a(to_stderr)
+        else:
+            get(wish(text).kind, to_stderr)
 
 
 def _watch(nodes: list[Node]) -> None:

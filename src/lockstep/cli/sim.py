@@ -43,6 +43,10 @@ def sim(
             show_default=False,
         ),
     ] = 0,
+    operations: Annotated[
+        bool,
+        typer.Option("--operations", help="Change the job meanwhile: rescale, restart, upgrade, move, deactivate."),
+    ] = False,
     policy: Annotated[
         bool, typer.Option("--policy", help="Simulate days of load and failures, for what a job decides about itself.")
     ] = False,
@@ -67,6 +71,10 @@ def sim(
     coordination service ends their sessions, others take their place, and it comes back with zombies. The store is then
     a model of ZooKeeper.
 
+    With --operations somebody changes the job while all that happens: other numbers of partitions and replicas,
+    restarts, new code with the same or with other results, replicas moved between hosts, the job deactivated. Whoever
+    supervises is killed up to ten times meanwhile. Each change is done or rolled back, once and in time.
+
     With --policy the decisions of [policy] are simulated: days of load, crashes, storms of them and lost hosts, in
     coarse steps. Checked is what a policy must never do, how often what was asked for is met, and what that costs.
 
@@ -78,6 +86,8 @@ def sim(
 
       lockstep sim --hosts 3 --seeds 1000
 
+      lockstep sim --operations --seeds 500
+
       lockstep sim --plant unbounded-lead
 
       lockstep sim --hosts 3 --plant zombie-publishes
@@ -86,14 +96,16 @@ def sim(
     """
     if policy:
         raise typer.Exit(
-            _policy(seed, seeds, first, jobs, plant, trace=trace, bugs=bugs, fixed=(replicas, hosts, changed))
+            _policy(
+                seed, seeds, first, jobs, plant, trace=trace, bugs=bugs, fixed=(replicas, hosts, changed, operations)
+            )
         )
     if bugs:
         _list_bugs()
         return
     if trace and (seed is None or seeds is not None):
         raise EnvironmentError_("LS0016", "--trace tells of one seed", hint="name it with --seed, without --seeds.")
-    wish = _wish(plant, replicas, changed or [], hosts)
+    wish = _wish(plant, replicas, changed or [], hosts, operations=operations)
     if seed is not None and seeds is None:
         raise typer.Exit(_run_one(wish, seed, trace=trace))
     raise typer.Exit(_explore(wish, first if seed is None else seed, seeds or _SEEDS, jobs))
@@ -116,7 +128,7 @@ def _policy(
         raise EnvironmentError_(
             "LS0016",
             "--policy draws its scenarios from the seed alone",
-            hint="leave --replicas, --hosts and --with out; --trace tells of one seed, named with --seed.",
+            hint="leave --replicas, --hosts, --operations and --with out; --trace tells of one seed (--seed).",
         )
     if bugs:
         list_bugs()
@@ -136,7 +148,7 @@ def _list_bugs() -> None:
     out.print(table)
 
 
-def _wish(plant: str, replicas: int | None, changed: Sequence[str], hosts: int) -> Wish:
+def _wish(plant: str, replicas: int | None, changed: Sequence[str], hosts: int, *, operations: bool) -> Wish:
     from lockstep.sim.many_seeds import Wish
     from lockstep.sim.planted_bugs import BUGS, bug_named
 
@@ -147,7 +159,8 @@ def _wish(plant: str, replicas: int | None, changed: Sequence[str], hosts: int) 
             hint=f"one of: {', '.join(bug.name for bug in BUGS)}. `lockstep sim --bugs` says what they are.",
         )
     changes = _parsed(changed)
-    return Wish(plant, {**changes, "replicas": replicas} if replicas is not None else changes, hosts)
+    changes = {**changes, "replicas": replicas} if replicas is not None else changes
+    return Wish(plant, changes, hosts, operations)
 
 
 def _parsed(changed: Sequence[str]) -> Mapping[str, Any]:
@@ -197,6 +210,7 @@ def _tell(story: Sequence[str]) -> None:
 def _summary(seed: int, world: World) -> str:
     replicas, epochs, took_s = world.scenario.replicas, world.head + 1, world.timeline.elapsed_s
     met = f"{world.faults.struck} faults, {len(world.processes)} starts"
+    met += f", {world.operator.count} operations" if world.scenario.operations else ""
     on_hosts = f" on {world.scenario.hosts} hosts" if world.scenario.hosts else ""
     return f"seed {seed}: {replicas} replicas{on_hosts}, {epochs} epochs in {took_s:.0f} s, {met}: every promise held"
 
@@ -239,6 +253,7 @@ def _show_shrunk(wish: Wish, failure: Failure) -> None:
     out.print(smallest.violation, soft_wrap=True, markup=False)
     differs = changes(smallest.scenario, wish.base(failure.seed))
     words = ["lockstep", "sim", "--seed", str(failure.seed), *(["--hosts", str(wish.hosts)] if wish.hosts else [])]
+    words += ["--operations"] if wish.operations else []
     words += ["--plant", wish.bug] if wish.bug else []
     for name, value in differs.items():
         words += ["--with", f"{name}={json.dumps(value)}"]

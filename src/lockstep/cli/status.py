@@ -16,7 +16,7 @@ from lockstep.cli.project import project_of
 from lockstep.clock import wall_us
 
 if TYPE_CHECKING:
-    from lockstep.control.overview import Overview
+    from lockstep.control.status.overview import Overview
     from lockstep.store.protocols import Store
 
 
@@ -38,7 +38,7 @@ def status(
       lockstep status > /dev/null || echo "somebody should look"
     """
     from lockstep.connect.letters import dead_letters
-    from lockstep.control.overview import Watcher
+    from lockstep.control.status.overview import Watcher
 
     project = project_of(context)
     with project.open_store(job) as (name, store), closing(dead_letters(project.home, name, store)) as letters:
@@ -52,7 +52,7 @@ def status(
 
 
 def _report(name: str, store: Store, overview: Overview) -> dict[str, Any]:
-    from lockstep.control.overview import spares
+    from lockstep.control.status.overview import spares
 
     divergences = store.divergences()
     last = divergences[-1] if divergences else None
@@ -88,7 +88,7 @@ def _show(report: dict[str, Any], overview: Overview) -> None:
         out.print()
         out.print(replica_table(health.replicas))
     for replica in health.replicas:
-        for said in filter(None, (replica.note, replica.executors_text, replica.work)):
+        for said in filter(None, (replica.note, replica.executors_text, replica.work, replica.environment)):
             out.print(Text(f"{replica.replica}: {said}"))
     for spare in report["spares"]:
         on = f" on {spare['host']}" if spare.get("host") else ""

@@ -20,6 +20,9 @@ def stop(
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait until it has stopped.")
     ] = 60.0,
+    savepoint: Annotated[
+        str, typer.Option("--savepoint", metavar="NAME", help="Keep its state under this name, once it has stopped.")
+    ] = "",
     service: ServiceUrl = None,
 ) -> None:
     """Stop a job after the epoch under way, from anywhere that reaches it; `lockstep run` starts it again.
@@ -29,9 +32,13 @@ def stop(
       lockstep stop
 
       lockstep --project /srv/fraud stop fraud-alerts --timeout 120
+
+      lockstep stop fraud-alerts --savepoint before-the-move
     """
     with opened(context, service) as desk:
         name = chosen(desk, job)
+        if savepoint:
+            desk.check_savepoint(name, savepoint)
         desk.stop(name)
         deadline_s = time.monotonic() + timeout_s
         while (holder := (seen := desk.describe(name)).coordinator) is not None:
@@ -44,3 +51,6 @@ def stop(
                 )
             time.sleep(_LOOK_S)
         to_stderr(f"{name} has stopped" + (f" after epoch {seen.head_epoch}" if seen.head_epoch >= 0 else ""))
+        if savepoint:
+            kept = desk.take_savepoint(name, savepoint)
+            to_stderr(f"savepoint {name}/{kept.name}: its state after epoch {kept.epoch}")

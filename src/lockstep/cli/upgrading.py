@@ -15,6 +15,7 @@ from lockstep.errors import ServiceError
 if TYPE_CHECKING:
     from lockstep.serve.client import Client
     from lockstep.serve.desk import Desk
+    from lockstep.serve.models import Operation
 
 KEEP_S = 60.0
 
@@ -33,7 +34,12 @@ def upgrade(
         float, typer.Option("--keep", metavar="SECONDS", min=0, help="How long the old results stay, to go back.")
     ] = KEEP_S,
     environment: Annotated[
-        str, typer.Option("--environment", metavar="PYTHON", help="Another environment: the path of its python.")
+        str,
+        typer.Option(
+            "--environment",
+            metavar="NAME|PYTHON",
+            help="Another environment: its name in lockstep.toml, or the path of its python.",
+        ),
     ] = "",
     java: Annotated[str, typer.Option("--java", metavar="HOME", help="Another Java: the path of its home.")] = "",
     no_wait: NoWait = False,
@@ -53,6 +59,8 @@ def upgrade(
 
       lockstep upgrade job.py --same-results
 
+      lockstep upgrade --environment next
+
       lockstep upgrade --environment /srv/next/bin/python
     """
     from lockstep.serve.models import UpgradeRequest
@@ -69,19 +77,37 @@ def upgrade(
         name = chosen(desk, job)
         check_coordinated(desk, name)
         if new_job is None:
-            asked = _local(desk).change_environment(name, environment, java, request, asked_by=asker())
+            asked = _to_environment(desk, name, environment, java, timeout_s=timeout_s, key=key)
         else:
             asked = desk.upgrade(name, new_job, request, key=key, asked_by=asker())
         finish(desk, name, asked, wait=not no_wait)
 
 
-def _local(desk: Desk | Client) -> Desk:
-    """Environments are paths of this host: only its own store is told."""
+def _to_environment(
+    desk: Desk | Client, job: str, environment: str, java: str, *, timeout_s: float, key: str
+) -> Operation:
+    """An environment of lockstep.toml by its name; one by its paths only from its own host."""
     from lockstep.serve.desk import Desk
+    from lockstep.serve.models import EnvironmentRequest
 
+    request = EnvironmentRequest(timeout_s=timeout_s)
+    if environment and "/" not in environment:
+        if java:
+            raise ServiceError(
+                "LS0748",
+                "an environment by its name has its own Java",
+                why=f"--environment {environment} is a name in lockstep.toml, and --java a path beside it.",
+                hint=f"add java to [environments.{environment}], or name its python by its path.",
+            )
+        return desk.change_environment(job, environment, request, key=key, asked_by=asker())
     if not isinstance(desk, Desk):
-        raise ServiceError("LS0748", "an environment is a path of this host", hint="leave out --service.")
-    return desk
+        raise ServiceError(
+            "LS0748",
+            "a service is told the name of an environment, not its paths",
+            why="paths that somebody sends would be started as programs.",
+            hint="add a table [environments.next] to the service's lockstep.toml, then --environment next.",
+        )
+    return desk.change_environment_to(job, environment, java, request, key=key, asked_by=asker())
 
 
 def diff(context: typer.Context, job: JobName = None, as_json: AsJson = False, service: ServiceUrl = None) -> None:

@@ -40,12 +40,13 @@ from lockstep.compile.hidden_columns import (
     TYPES,
     WATERMARK,
 )
-from lockstep.compile.packets import PACKED, RESULTS, KeyedProcessor, Packer, Unpacker
+from lockstep.compile.packets import COUNTED, RESULTS, KeyedProcessor, Packer, Unpacker
 from lockstep.compile.stages import spark_schema_text
 from lockstep.compile.steps import Context, Lowered, _column, _lower
 from lockstep.compile.tasks import together
 from lockstep.errors import PlanError
 from lockstep.keyed.engine import Layout
+from lockstep.keyed.loads import LOAD_PREFIX, LOADS
 from lockstep.keyed.operator import Operator
 from lockstep.plan.expression import Column
 from lockstep.plan.keyed import KeyedStep, SideOutput
@@ -73,9 +74,7 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
     # Without event times results are in order of their numbers, which they have anyway.
     ordered = timed and id(step) in context.above_ordered
     packets = [
-        frame.mapInArrow(
-            Packer(number, context.buckets, _packed_schema(frame), layout.keys is None, _is_timed(given)), PACKED
-        )
+        frame.mapInArrow(Packer(number, context.buckets, _packed_schema(frame), layout.keys, _is_timed(given)), COUNTED)
         for number, ((frame, layout), given) in enumerate(zip(prepared, inputs, strict=True))
     ]
     processor = KeyedProcessor(
@@ -86,7 +85,7 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
         buckets=context.buckets,
         ordered=ordered,
     )
-    packed = together(reduce(DataFrame.union, packets), one_task=context.one_task)
+    packed = together(_observed(step, reduce(DataFrame.union, packets)), one_task=context.one_task)
     results = packed.groupBy("bucket").transformWithState(
         processor, StructType.fromDDL(RESULTS), context.output_mode, "None"
     )
@@ -94,6 +93,12 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
     outputs = [_output(results, number, unpacker) for number, unpacker in enumerate(unpackers)]
     sides = dict(zip(step.side_outputs, outputs[1:], strict=True))
     return Lowered(outputs[0].frame, step.columns, outputs[0].hidden, sides)
+
+
+def _observed(step: KeyedStep, packets: DataFrame) -> DataFrame:
+    """The packets; Spark's report on the epoch gets what tasks counted. A set: what was computed twice counts once."""
+    loads = sf.sort_array(sf.collect_set(sf.col("load"))).alias(LOADS)
+    return packets.observe(f"{LOAD_PREFIX}{step.id}", loads).drop("load")
 
 
 @_lower.register

@@ -17,12 +17,24 @@ from lockstep.compile.hidden_columns import EPOCH_TIME, EVENT_TIME, OFFSET, ORDE
 from lockstep.errors import carried_by_spark
 from lockstep.keyed.codec import decode, encode
 from lockstep.keyed.engine import Engine, Layout, Tick
+from lockstep.keyed.loads import counted
 from lockstep.keyed.operator import Operator
+from lockstep.keyed.record_order import POSITION_COLUMNS
 from lockstep.keyed.results import EMITTED, batch_of
 
 PACKED = "bucket int, input int, tick boolean, blob binary"
+COUNTED = f"{PACKED}, load string"
+"""With what a task counted, in one of its packets: it is observed on the way, and goes no further."""
 RESULTS = "output int, bucket int, epoch_time_us bigint, blob binary"
-_PACKED = pa.schema([("bucket", pa.int32()), ("input", pa.int32()), ("tick", pa.bool_()), ("blob", pa.binary())])
+_COUNTED = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("input", pa.int32()),
+        ("tick", pa.bool_()),
+        ("blob", pa.binary()),
+        ("load", pa.string()),
+    ]
+)
 _TIME = pa.timestamp("us", tz="UTC")
 _ROWS_MAX = 500_000
 """A packer holds so many records of its task at most before it sends them on."""
@@ -38,7 +50,8 @@ class Packer:
     number: int
     buckets: int
     schema: pa.Schema
-    broadcast: bool
+    keys: tuple[int, ...] | None
+    """Which columns make the key; None for a broadcast input."""
     timed: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,7 +80,7 @@ class Packer:
         table = pa.Table.from_batches(batches).combine_chunks()
         batch = table.to_batches()[0]
         records = pa.RecordBatch.from_arrays(batch.columns[: -self.own_columns], schema=self.schema)
-        if self.broadcast:
+        if self.keys is None:
             blob = records.serialize().to_pybytes()
             yield self._rows([(bucket, blob) for bucket in range(self.buckets)], tick=False)
             return
@@ -80,16 +93,26 @@ class Packer:
             (int(buckets[start]), records.slice(start, end - start).serialize().to_pybytes())
             for start, end in zip(starts, ends, strict=True)
         ]
-        yield self._rows(pieces, tick=False)
+        yield self._rows(pieces, tick=False, load=self._load(records, buckets))
 
-    def _rows(self, pieces: Sequence[tuple[int, bytes]], *, tick: bool) -> pa.RecordBatch:
+    def _load(self, records: pa.RecordBatch, buckets: Any) -> str:
+        """What these records are by bucket and key."""
+        columns = records.columns
+        # Source, partition and offset of the first: no other task has it.
+        origin = [column[0].as_py() for column in columns[1 - POSITION_COLUMNS : -1]]
+        keys = [columns[place] for place in self.keys or ()]
+        hashes = columns[-1 - POSITION_COLUMNS].to_numpy(zero_copy_only=False) if keys else None
+        return counted(origin, buckets, hashes, lambda at: tuple(column[at].as_py() for column in keys))
+
+    def _rows(self, pieces: Sequence[tuple[int, bytes]], *, tick: bool, load: str | None = None) -> pa.RecordBatch:
         columns = [
             pa.array([bucket for bucket, _ in pieces], pa.int32()),
             pa.array([self.number] * len(pieces), pa.int32()),
             pa.array([tick] * len(pieces), pa.bool_()),
             pa.array([blob for _, blob in pieces], pa.binary()),
+            pa.array([load, *[None] * (len(pieces) - 1)], pa.string()),
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=_PACKED)
+        return pa.RecordBatch.from_arrays(columns, schema=_COUNTED)
 
 
 class KeyedProcessor(StatefulProcessor):  # type: ignore[misc]

@@ -71,6 +71,9 @@ class SourceSide(Protocol):
         Never fewer than one record if there is one. Only called by a replica that is ready to seal.
         """
 
+    def stop_here(self, now_us: int) -> None:
+        """From now on :meth:`advance` goes no further than to what is there now, and says there that it is finished."""
+
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """The input between two sealed positions, in pieces for Spark's tasks, in position order."""
 

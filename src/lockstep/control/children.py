@@ -85,6 +85,10 @@ class Child:
             time.sleep(POLL_S)
         return time.monotonic() - begun_s
 
+    def end_input(self) -> None:
+        """Close its standard input: for one that ends by itself then."""
+        self._close_pipe()
+
     def wait_end(self, timeout_s: float) -> None:
         """Wait until it ends by itself; raises if that takes too long or it fails."""
         try:

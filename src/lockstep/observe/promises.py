@@ -331,3 +331,124 @@ def retention(who: str, needed: Mapping[str, int], kept_from: Mapping[str, int])
         for place, position in needed.items()
         if position < kept_from.get(place, 0)
     ]
+
+
+def turns(before: tuple[int, int, int], after: tuple[int, int, int]) -> list[str]:
+    """Who publishes changes by a sealed entry of a newer turn alone. Takes (epoch, generation, turn) of two in a row.
+
+    >>> turns((6, 1, 0), (7, 2, 1)), turns((7, 2, 1), (8, 2, 1))
+    ([], [])
+    >>> turns((7, 2, 1), (8, 1, 0))
+    ['generation: epoch 8 names generation 1 of turn 0 after generation 2 of turn 1']
+    """
+    (_, old, turn), (epoch, new, newer) = before, after
+    held = newer > turn or (newer == turn and new == old)
+    return (
+        []
+        if held
+        else [f"generation: epoch {epoch} names generation {new} of turn {newer} after generation {old} of turn {turn}"]
+    )
+
+
+def generation(epoch: int, sink: str, who: str, published: int, named: int) -> list[str]:
+    """An epoch is published by the generation that its sealed entry names.
+
+    >>> generation(7, "out", "r2.1", published=2, named=2)
+    []
+    >>> generation(7, "out", "r2.1", published=2, named=1)
+    ['generation: r2.1 publishes epoch 7 to out with the results of generation 2, and its entry names 1']
+    """
+    if published == named:
+        return []
+    return [
+        f"generation: {who} publishes epoch {epoch} to {sink} with the results of generation {published}, "
+        f"and its entry names {named}"
+    ]
+
+
+def lineage(who: str, generation: int, own: Hashable, published: Hashable) -> list[str]:
+    """All who have the results of a generation go back to the same state of the one before.
+
+    >>> lineage("r0.2", 2, "after 50", "after 50")
+    []
+    >>> lineage("r0.2", 2, "after 50", "after 60")
+    ["equality: r0.2 has the results of generation 2 'after 50', published are those 'after 60'"]
+    """
+    if own == published:
+        return []
+    return [f"equality: {who} has the results of generation {generation} {own!r}, published are those {published!r}"]
+
+
+def operation_steps(number: int, before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Each step of an operation is done once, and none is forgotten. Takes the steps' names as they were and are.
+
+    >>> operation_steps(3, ["join"], ["join", "replace r0"])
+    []
+    >>> operation_steps(3, ["join", "replace r0"], ["join"])
+    ['operations: operation 3 forgets that replace r0 was done']
+    >>> operation_steps(3, ["join"], ["join", "replace r0", "join"])
+    ['operations: operation 3 does join twice']
+    """
+    forgotten = [name for name in before if name not in after]
+    twice = sorted({name for name in after if after.count(name) > 1})
+    return [
+        *(f"operations: operation {number} forgets that {name} was done" for name in forgotten),
+        *(f"operations: operation {number} does {name} twice" for name in twice),
+    ]
+
+
+def operation_over(number: int, before: str, after: str | None) -> list[str]:
+    """An operation is not lost, and one that is over stays so. Takes its state as it was (if over) and is.
+
+    >>> operation_over(3, "done", "done"), operation_over(3, "", "running")
+    ([], [])
+    >>> operation_over(3, "done", "rolling-back"), operation_over(3, "", None)
+    (['operations: operation 3 was done, and is rolling-back'], ['operations: operation 3 is lost'])
+    """
+    if after is None:
+        return [f"operations: operation {number} is lost"]
+    return [f"operations: operation {number} was {before}, and is {after}"] if before and after != before else []
+
+
+def operation_in_time(number: int, phase: str, late_s: float, allowed_s: float) -> list[str]:
+    """An operation is done or rolled back by its deadline, and what the way back takes after it.
+
+    >>> operation_in_time(3, "join", late_s=4.0, allowed_s=60.0)
+    []
+    >>> operation_in_time(3, "join", late_s=61.0, allowed_s=60.0)
+    ['operations: operation 3 is in phase join, 61 s after its deadline (60 s are allowed)']
+    """
+    if late_s <= allowed_s:
+        return []
+    return [
+        f"operations: operation {number} is in phase {phase}, {late_s:.0f} s after its deadline "
+        f"({allowed_s:.0f} s are allowed)"
+    ]
+
+
+def operation_outcome(number: int, state: str, what: str, wanted: Hashable, found: Hashable) -> list[str]:
+    """What an operation leaves is what it says of itself: that which it led to, or that which was before.
+
+    >>> operation_outcome(3, "done", "what is to run", "generation 2", "generation 2")
+    []
+    >>> operation_outcome(3, "rolled-back", "who publishes", 1, 2)
+    ['operations: operation 3 is rolled-back, and who publishes is 2, not 1']
+    """
+    if wanted == found:
+        return []
+    return [f"operations: operation {number} is {state}, and {what} is {found}, not {wanted}"]
+
+
+def capacity(leaving: str, computing: Sequence[str], wanted: int) -> list[str]:
+    """Because of an operation there are never fewer replicas than wanted. Takes those beside the one that leaves.
+
+    >>> capacity("r0", ["r1", "r2"], wanted=2)
+    []
+    >>> capacity("r0", ["r2"], wanted=2)
+    ['capacity: r0 has to leave, and of 2 wanted replicas r2 computes']
+    """
+    if len(computing) >= wanted:
+        return []
+    return [
+        f"capacity: {leaving} has to leave, and of {wanted} wanted replicas {', '.join(computing) or 'none'} computes"
+    ]

@@ -17,6 +17,8 @@ LEASE = "supervisor"
 """Whoever holds it coordinates the job."""
 DESIRED = "desired"
 """Fact: the newest :class:`DesiredRun`, and whether it is still wanted."""
+RUN_BEGAN = "run-began-us"
+"""Fact: when the newest run was ordered (us since 1970): it tells one run from another."""
 
 
 @dataclass(frozen=True)

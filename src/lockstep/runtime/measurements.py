@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
 from lockstep.errors import StoreError
+from lockstep.keyed.loads import LOAD_PREFIX, LOADS, StepLoad, summed
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 EVERY_S = 10.0
 """Two short calls into the JVM for each stage, and one word to the store: a thousandth of the time at most."""
+LOAD_EPOCHS = 30
+"""Loads are summed over so many epochs, of which one is looked at each time: those of the last five minutes."""
 PLAN_CHARACTERS_MAX = 20_000
 _WAITING = "latestOffset"
 """Spark's word for the time in which a query waits for its next epoch to be sealed: nothing is done in it."""
@@ -55,6 +59,8 @@ class Measured:
     stages: tuple[StageMeasure, ...] = ()
     plans: tuple[tuple[int, str], ...] = ()
     """(stage, Spark's physical plan of it)."""
+    loads: tuple[StepLoad, ...] = ()
+    """Of keyed steps, in the newest epochs that were looked at."""
 
     def operators_of(self, stage: int) -> list[OperatorMeasure]:
         """Those of one stage."""
@@ -62,7 +68,7 @@ class Measured:
 
     def to_text(self) -> str:
         """As it is kept in the store."""
-        return json.dumps(asdict(self))
+        return json.dumps({**asdict(replace(self, loads=())), "loads": [one.to_json() for one in self.loads]})
 
     @staticmethod
     def from_text(text: str) -> Measured:
@@ -78,6 +84,7 @@ class Measured:
             tuple(OperatorMeasure(**one) for one in kept["operators"]),
             tuple(StageMeasure(stage, total, tuple((n, ms) for n, ms in parts)) for stage, total, parts in stages),
             tuple((stage, text) for stage, text in kept["plans"]),
+            tuple(StepLoad.from_json(one) for one in kept.get("loads", ())),
         )
 
 
@@ -116,6 +123,36 @@ def _operator(stage: int, said: Mapping[str, Any]) -> OperatorMeasure:
     )
 
 
+class Loads:
+    """How the records of keyed steps were divided in the newest epochs that were looked at."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, deque[Sequence[str]]] = {}
+        self._batches: dict[int, int] = {}
+
+    def add(self, stage: int, report: Mapping[str, Any]) -> None:
+        """What Spark reports of a batch; the same one twice counts once.
+
+        >>> loads, text = Loads(), '{"of": [], "buckets": [[3], [9]], "keys": [["acme", 3, 9.0]]}'
+        >>> report = {"batchId": 7, "observedMetrics": {"load of count": {"loads": [text]}, "event_time": {}}}
+        >>> loads.add(1, report)
+        >>> loads.add(1, report)
+        >>> [(one.step, one.records, one.keys[0].share) for one in loads.all()]
+        [('count', 9, 1.0)]
+        """
+        batch = int(report.get("batchId", -1))
+        if self._batches.get(stage) == batch:
+            return
+        self._batches[stage] = batch
+        for name, row in report.get("observedMetrics", {}).items():
+            if name.startswith(LOAD_PREFIX) and (texts := row.get(LOADS)):
+                self._texts.setdefault(name.removeprefix(LOAD_PREFIX), deque(maxlen=LOAD_EPOCHS)).append(texts)
+
+    def all(self) -> tuple[StepLoad, ...]:
+        """By step."""
+        return tuple(summed(step, [text for one in kept for text in one]) for step, kept in self._texts.items())
+
+
 class Measuring:
     """Asks Spark every ten seconds; telemetry, so whatever fails is tried again then and harms nothing."""
 
@@ -125,6 +162,7 @@ class Measuring:
         self._next_s = time.monotonic() + EVERY_S
         self._plans: list[tuple[int, str]] = []
         """They stay as they are for as long as the queries run."""
+        self._loads = Loads()
 
     def look(self, queries: Sequence[StreamingQuery]) -> None:
         """Report on these queries, those of stage 1, 2 and so on, if it is time for that."""
@@ -135,7 +173,10 @@ class Measuring:
         try:
             reports = [(stage, report) for stage, query in pairs if (report := _newest(query)) is not None]
             self._plans = self._plans or [(stage, _physical(query)) for stage, query in pairs]
-            self._store.set_fact(measured_key(self._replica), measured(reports, self._plans).to_text())
+            for stage, report in reports:
+                self._loads.add(stage, report)
+            found = replace(measured(reports, self._plans), loads=self._loads.all())
+            self._store.set_fact(measured_key(self._replica), found.to_text())
         except (Py4JError, StoreError, ValueError) as error:
             print(f"not measured: {error}", file=sys.stderr, flush=True)
 

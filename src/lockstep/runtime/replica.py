@@ -44,7 +44,7 @@ from lockstep.runtime.endings import exit_code, is_job_error
 from lockstep.runtime.epoch import gate as gates
 from lockstep.runtime.epoch.drain_flag import clear
 from lockstep.runtime.epoch.draining import drain
-from lockstep.runtime.epoch.epoch_steps import PROBATION_EPOCHS, EpochSteps, Part
+from lockstep.runtime.epoch.epoch_steps import EpochSteps, Part, part_of
 from lockstep.runtime.epoch.output import SinkOutput
 from lockstep.runtime.epoch.run import EpochRunner
 from lockstep.runtime.epoch.sealing import Sealer
@@ -56,11 +56,11 @@ from lockstep.runtime.failures import explained_failure, failure_of
 from lockstep.runtime.measurements import Measuring
 from lockstep.runtime.orders import Orders
 from lockstep.runtime.phases import KIND, Phases, since_process_start
+from lockstep.runtime.replica_environments import note_environment
 from lockstep.runtime.reporting import Reporter
-from lockstep.runtime.shadow import ShadowNotes
 from lockstep.runtime.spark.activity import spark_activity
 from lockstep.runtime.spark.address import check_address
-from lockstep.runtime.spark.environment import environment_hash, open_session
+from lockstep.runtime.spark.environment import environment_hash, open_session, versions
 from lockstep.runtime.spark.waiting import Epoch, started
 from lockstep.runtime.spec import (
     EXIT_DRAINED,
@@ -73,6 +73,7 @@ from lockstep.runtime.state.folders import Shape
 from lockstep.runtime.state.recovery import prepare
 from lockstep.runtime.state.repartition import repartition
 from lockstep.runtime.state.state_reports import StateReports
+from lockstep.runtime.traces import StageTraces, tracing
 from lockstep.store.opening import open_store
 from lockstep.store.protocols import Holder, Store
 
@@ -120,6 +121,7 @@ class Replica:
         self.sealing_error: LockstepError | None = None
         self.last_trouble: LockstepError | None = None
         self.steps: Sequence[Step] = ()
+        self._tracing = tracing(self.settings.run.traces, spec.job, holder, self.note)
         self._told_phases = False
         self._seeds = 0
         self._seed_from_s = 0.0
@@ -349,7 +351,8 @@ class Replica:
             settings=self.settings.run,
             observed=lambda: observed_times(queries[number], stage.event_times),
         )
-        runner = EpochRunner(self.store, self.holder, sinks, checkpoint, machine, work)
+        traces = StageTraces(self._tracing, number, checkpoint)
+        runner = EpochRunner(self.store, self.holder, sinks, checkpoint, machine, work, traces)
         self.runners.append(runner)
 
         def epoch(frame: DataFrame, batch: int) -> None:
@@ -361,18 +364,8 @@ class Replica:
 
     def _part(self) -> Part:
         """Which part it plays: the first of a new kind proves itself before it publishes, if others can."""
-        spec, others = self.spec, self.store.progress()
-        is_first = spec.generation > 1 and not any(
-            one.generation == spec.generation and one.state == "running"
-            for one in others
-            if one.replica != spec.replica
-        )
-        return Part(
-            results_of=spec.results_of,
-            probation_epochs=PROBATION_EPOCHS if is_first and self._others_publish() else 0,
-            patience_s=self.settings.run.lag_timeout_s,
-            shadow=ShadowNotes(self.store, spec.replica, spec.results_of),
-        )
+        patience_s = self.settings.run.lag_timeout_s
+        return part_of(self.store, self.spec, patience_s, others_publish=self._others_publish())
 
     def _report_from(self, stage_progress: StageProgress) -> None:
         self.reporter.standpoint = lambda: stage_progress.at
@@ -439,6 +432,13 @@ class Replica:
         own = next((runner.failure for runner in self.runners if runner.failure is not None), None)
         return own or failure_of(next(query for query in queries if not query.isActive), self.steps)
 
+    def end_traces(self) -> None:
+        """Send what is known of the newest epochs, if somebody wants it and listens."""
+        for runner in self.runners:
+            runner.traces.send()
+        if self._tracing is not None:
+            self._tracing.close()
+
     def _drained(self, queries: list[StreamingQuery]) -> int:
         """Finish the epoch under way in all stages, then stop: stopping inside a batch would leave it uncommitted."""
         assert self.sealer is not None and self.stage_progress is not None
@@ -496,6 +496,7 @@ def run_replica(spec: ReplicaSpec, orders: Orders, phases: Phases, ready: Ready 
     replica = Replica(spec, store, holder, phases, ready, derives)
     replica.drain = orders.drain
     code = _guarded(replica, store)
+    replica.end_traces()
     if derives is not None:
         derives.derived.close()
     lock.close()
@@ -540,6 +541,7 @@ def _check_environment(store: Store, spec: ReplicaSpec) -> None:
     # Replicas of one environment are alike; whether two environments agree is seen by their digests.
     named = hashlib.sha256(json.dumps(spec.environment, sort_keys=True).encode()).hexdigest()[:16]
     held = store.put_fact_if_absent(f"environment-{named}" if spec.environment else "environment", mine)
+    note_environment(store, spec.replica, os.getpid(), versions())
     if held != mine:
         raise RunError(
             "LS0607",

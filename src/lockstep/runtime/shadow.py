@@ -50,14 +50,18 @@ class Comparison:
     first_epoch: int = -1
     last_epoch: int = -1
     epochs: int = 0
+    telling: int = 0
+    """Of these, epochs with rows in one copy or the other: two empty ones are equal whatever the code is."""
     differing: int = 0
     samples: tuple[Sample, ...] = ()
 
-    def with_epoch(self, epoch: int, found: dict[str, str]) -> Comparison:
+    def with_epoch(self, epoch: int, found: dict[str, str], *, has_rows: bool) -> Comparison:
         """One epoch more; ``found`` has the differences by sink.
 
-        >>> Comparison().with_epoch(7, {}).with_epoch(8, {"alerts": "1 row differs"}).differing
-        1
+        >>> one = Comparison().with_epoch(7, {}, has_rows=False)
+        >>> one = one.with_epoch(8, {"alerts": "1 row differs"}, has_rows=True)
+        >>> one.epochs, one.telling, one.differing
+        (2, 1, 1)
         """
         samples = [*self.samples, *(Sample(epoch, sink, text[:TEXT_MAX]) for sink, text in found.items())]
         return replace(
@@ -65,6 +69,7 @@ class Comparison:
             first_epoch=epoch if self.first_epoch < 0 else self.first_epoch,
             last_epoch=epoch,
             epochs=self.epochs + 1,
+            telling=self.telling + (has_rows or bool(found)),
             differing=self.differing + bool(found),
             samples=tuple(samples[:SAMPLES_MAX]),
         )
@@ -93,9 +98,9 @@ class ShadowNotes:
         """The epoch under way differs there."""
         self._found[sink] = text
 
-    def epoch_done(self, epoch: int) -> None:
+    def epoch_done(self, epoch: int, *, has_rows: bool) -> None:
         """The epoch under way was compared in all its sinks."""
-        self._held, self._found = self._held.with_epoch(epoch, self._found), {}
+        self._held, self._found = self._held.with_epoch(epoch, self._found, has_rows=has_rows), {}
         if self._elapsed_s() < self._told_s + NOTE_INTERVAL_S:
             return
         self._told_s = self._elapsed_s()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,7 +45,7 @@ SUPERVISOR_SETTINGS = frozenset(
     }
 )
 """Settings of `[run]` that no replica reads, or only at its start: they change without anybody's restart."""
-SUPERVISOR_TABLES = frozenset({"policy"})
+SUPERVISOR_TABLES = frozenset({"policy", "environments"})
 """Tables of settings that replicas do not read."""
 
 
@@ -92,7 +93,7 @@ class ReplicaSpec:
         written = json.loads(path.read_text(encoding="utf-8"))
         return ReplicaSpec(**{key: value for key, value in written.items() if key in ReplicaSpec.__dataclass_fields__})
 
-    @property
+    @cached_property
     def likeness(self) -> str:
         """A fingerprint of all that two replicas of one run have in common: code, settings, places.
 

@@ -72,6 +72,7 @@ def create_app(
 def _mount(app: FastAPI, desk: Desk, sessions: Sessions, long_ones: Budget) -> None:
     app.include_router(system.routes(desk))
     app.include_router(system.logins(sessions))
+    app.include_router(system.cluster_routes(desk), prefix=API)
     app.include_router(jobs.routes(desk), prefix=API)
     app.include_router(operations.routes(desk, long_ones), prefix=API)
     app.include_router(looks.routes(desk, long_ones), prefix=API)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from lockstep.control.verbs import TIMEOUT_S
+from lockstep.control.operations.verbs import TIMEOUT_S
 from lockstep.errors import LockstepError, ServiceError
 from lockstep.errors.tree import error_class
 from lockstep.serve import models
 from lockstep.serve.submission import from_file
+from lockstep.store.names import checked_name
 
 if TYPE_CHECKING:
     import httpx2
@@ -78,6 +79,15 @@ class Client:
         [('logins', 4)]
         """
         return _parsed(list[models.JobSummary], self._ask("GET", "/jobs"))
+
+    def cluster(self) -> models.Cluster:
+        """What the jobs run on: the store, who coordinates, hosts, executors.
+
+        >>> there = client.cluster()
+        >>> there.store.kind, there.store.answers, [(one.job, one.term) for one in there.coordinators]
+        ('sqlite', True, [('logins', 0)])
+        """
+        return self._one(models.Cluster, "GET", "/cluster")
 
     def describe(self, job: str) -> models.JobDescription:
         """All about a job.
@@ -296,6 +306,12 @@ class Client:
         answer = self._ask("POST", f"/jobs/{job}/savepoints", json=body, timeout_s=_SUBMIT_TIMEOUT_S)
         return _parsed(models.Savepoint, answer)
 
+    def check_savepoint(self, job: str, name: str) -> None:
+        """Refuse the name of a savepoint that is there already, or that is none."""
+        checked_name("savepoint", name)
+        if any(one.name == name for one in self.savepoints(job)):
+            raise ServiceError("LS0721", f'job "{job}" has a savepoint "{name}" already', hint="choose another name.")
+
     def delete_savepoint(self, job: str, name: str) -> None:
         """Forget a savepoint."""
         self._ask("DELETE", f"/jobs/{job}/savepoints/{name}")
@@ -344,15 +360,17 @@ class Client:
         """
         return self._one(models.Asked, "POST", f"/jobs/{job}/start")
 
-    def delete(self, job: str) -> None:
+    def delete(self, job: str, *, force: bool = False) -> None:
         """Forget a job that has stopped, with its state; what it has published stays.
+
+        ``force``: also if a host that has state of it does not answer; what is there is left.
 
         >>> _ = client.stop("logins")
         >>> client.delete("logins")
         >>> client.jobs()
         []
         """
-        self._ask("DELETE", f"/jobs/{job}")
+        self._ask("DELETE", f"/jobs/{job}", {"force": force})
 
     def submit(
         self,
@@ -362,13 +380,18 @@ class Client:
         master: str = "",
         settings: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, str] | None = None,
+        savepoint: str = "",
     ) -> models.Submitted:
-        """Send a job's code (``job.py``, or ``job.py:variable``) with the modules that it imports, and have it run."""
+        """Send a job's code (``job.py``, or ``job.py:variable``) with the modules that it imports, and have it run.
+
+        With a ``savepoint`` of the service (JOB/NAME) a job that is new goes on from there.
+        """
         sent = from_file(job_file, replicas=replicas, master=master, settings=settings, spark_conf=spark_conf)
         query = {
             "file": sent.file,
             "variable": sent.variable,
             "master": master,
+            "from": savepoint,
             "set": [f"{key}={value if isinstance(value, str) else dumps(value)}" for key, value in sent.run.items()],
             "spark-conf": [f"{key}={value}" for key, value in sent.spark["conf"].items()],
         }
@@ -397,6 +420,28 @@ class Client:
         path = f"/jobs/{job}/upgrade"
         answer = self._ask("POST", path, query, content=sent.bundle, headers=headers, timeout_s=_SUBMIT_TIMEOUT_S)
         return _parsed(models.Operation, answer)
+
+    def change_environment(
+        self,
+        job: str,
+        name: str,
+        request: models.EnvironmentRequest | None = None,
+        *,
+        key: str = "",
+        asked_by: str = "",
+    ) -> models.Operation:
+        """Have a running job go on in an environment that the service's lockstep.toml names.
+
+        Replicas of both run side by side; it is rolled back if their results differ.
+        """
+        del asked_by  # the service knows who asks
+        wanted = request or models.EnvironmentRequest()
+        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
+        path = f"/jobs/{job}/environments/{name}"
+        return _parsed(
+            models.Operation,
+            self._ask("POST", path, json=wanted.model_dump(), headers=headers, timeout_s=_SUBMIT_TIMEOUT_S),
+        )
 
     def difference(self, job: str) -> models.Difference:
         """How the new results of an upgrade differ from those that were published."""

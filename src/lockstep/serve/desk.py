@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,26 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.agent.candidate import LOG
 from lockstep.clock import wall_us
+from lockstep.config import load_settings
 from lockstep.control.operations.book import unknown as unknown_operation
 from lockstep.control.operations.model import Operation, Wish
-from lockstep.control.overview import RUN_BEGAN
-from lockstep.control.verbs import PLAINLY, JobVerbs, Manner
+from lockstep.control.operations.verbs import PLAINLY, JobVerbs, Manner
 from lockstep.errors import ServiceError, StoreError
-from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run, note_desired
+from lockstep.runtime.desired_run import LEASE, RUN_BEGAN, DesiredRun, last_run, note_desired
 from lockstep.runtime.shadow import comparison, shadowed
 from lockstep.runtime.spec import replica_folder
 from lockstep.serve import models, submission, views
+from lockstep.serve.cluster import cluster
 from lockstep.serve.ingestion import Ingestion
 from lockstep.serve.limits import Limits
 from lockstep.serve.service import Service, unknown_job
-from lockstep.store.dead_letters import journal_name
-from lockstep.store.journal import JOURNALS_FOLDER
 from lockstep.store.names import checked_name
-from lockstep.store.opening import embedded_folder
 
 if TYPE_CHECKING:
-    from lockstep.control.savepoints import Place
-    from lockstep.control.state_query import StateQueries
+    from lockstep.control.state.savepoints import Place
+    from lockstep.control.state.state_query import StateQueries
 
 COORDINATOR = "coordinator"
 """The name of a coordinator's log, beside those of replicas."""
@@ -84,6 +81,10 @@ class Desk:
                 rows_per_s=0.0,
                 generation=1,
             )
+
+    def cluster(self) -> models.Cluster:
+        """What the jobs run on: the store, who coordinates, hosts, executors."""
+        return cluster(self.service)
 
     def describe(self, job: str) -> models.JobDescription:
         """All about a job."""
@@ -187,14 +188,37 @@ class Desk:
         return self.operation(job, number)
 
     def change_environment(
-        self, job: str, python: str, java: str, request: models.UpgradeRequest, *, asked_by: str = ""
+        self,
+        job: str,
+        name: str,
+        request: models.EnvironmentRequest | None = None,
+        *,
+        key: str = "",
+        asked_by: str = "",
     ) -> models.Operation:
-        """Have a running job go on in another Python, or on another Java, of this host."""
-        from lockstep.control.upgrading import with_environment
+        """Have a running job go on in an environment that lockstep.toml names."""
+        from lockstep.control.operations.environments import named_environment
 
-        verbs = self.service.verbs(job)
+        # Read anew: whoever is told that a name is missing adds it, and asks again.
+        found = named_environment(load_settings(self.service.project).environments, name)
+        return self.change_environment_to(job, found.python, found.java, request, key=key, asked_by=asked_by)
+
+    def change_environment_to(
+        self,
+        job: str,
+        python: str,
+        java: str,
+        request: models.EnvironmentRequest | None = None,
+        *,
+        key: str = "",
+        asked_by: str = "",
+    ) -> models.Operation:
+        """Have a running job go on in another Python, or on another Java, by their paths on this host."""
+        from lockstep.control.operations.environments import with_environment
+
+        verbs, wanted = self.service.verbs(job), request or models.EnvironmentRequest()
         after = with_environment(verbs.current(), python, java)
-        manner = Manner(asked_by, "", request.timeout_s, request.at_deadline)
+        manner = Manner(asked_by, key, wanted.timeout_s, wanted.at_deadline)
         return views.operation(verbs.upgrade(after, same_results=True, manner=manner))
 
     def difference(self, job: str) -> models.Difference:
@@ -226,19 +250,25 @@ class Desk:
 
     def savepoints(self, job: str) -> list[models.Savepoint]:
         """The savepoints of a job on this host, oldest first."""
-        from lockstep.control.savepoints import list_savepoints
+        from lockstep.control.state.savepoints import list_savepoints
 
         return [views.savepoint(one) for one in list_savepoints(self._place(job))]
 
     def take_savepoint(self, job: str, name: str, *, pinned: bool = True) -> models.Savepoint:
         """Keep the state of a job under a name; it is whole and checked when this returns."""
-        from lockstep.control.savepoints import take
+        from lockstep.control.state.savepoints import take
 
         return views.savepoint(take(self._place(job), name, pinned=pinned))
 
+    def check_savepoint(self, job: str, name: str) -> None:
+        """Refuse a savepoint that could not be taken, whatever the job does."""
+        from lockstep.control.state.savepoints import check_takeable
+
+        check_takeable(self._place(job), name)
+
     def delete_savepoint(self, job: str, name: str) -> None:
         """Forget a savepoint."""
-        from lockstep.control.savepoints import delete
+        from lockstep.control.state.savepoints import delete
 
         delete(self._place(job), name)
 
@@ -258,7 +288,7 @@ class Desk:
         savepoint: str | None = None,
     ) -> models.StateRows:
         """What a step keeps: for a key, for a range of the key's first part, or for all."""
-        from lockstep.control.state_query import Wanted
+        from lockstep.control.state.state_query import Wanted
 
         # A name alone: what the command line takes as a path must not come from elsewhere.
         named = f"{job}/{checked_name('savepoint', savepoint)}" if savepoint else None
@@ -277,35 +307,35 @@ class Desk:
 
     def start(self, job: str) -> models.Asked:
         """Let a job that was stopped go on where it was, with its code and settings. LS0763 if it runs."""
+        from lockstep.control.operations.deleting import job_runs
+
         store, order = self.service.store(job), self._order(job)
         if order.wanted or store.holder(LEASE) is not None:
-            raise _runs(job, "started")
+            raise job_runs(job, "started")
         note_desired(store, replace(order, wanted=True, at_once=False))
         store.set_fact(RUN_BEGAN, str(wall_us()))
         return self._wanted(job)
 
-    def delete(self, job: str) -> None:
-        """Forget a job that has stopped: its ledger, state, logs and dead letters. Journals that it reads and all that
-        it has published stay. LS0763 if it runs."""
-        store, folder = self.service.store(job), self.service.folder(job)
-        if store.holder(LEASE) is not None or ((order := last_run(store)) is not None and order.wanted):
-            raise _runs(job, "deleted")
-        if embedded_folder(self.service.address) is None:
-            raise ServiceError(
-                "LS0763",
-                f'job "{job}" cannot be deleted from here',
-                why="its store is one that several hosts share, and each of them has a folder of the job.",
-                hint=f"remove its node below {self.service.address}, and .lockstep/jobs/{job} on each host.",
-            )
+    def delete(self, job: str, *, force: bool = False) -> None:
+        """Forget a job that has stopped: its ledger, state, logs and dead letters, on all hosts. Journals that it reads
+        and all that it has published stay. LS0763 if it runs, or if a host that has state of it does not answer; with
+        ``force`` what that host has is left there."""
+        from lockstep.control.operations.deleting import Deletion
+
+        checked_name("job", job)
+        if job not in self.service.jobs():
+            raise unknown_job(job, self.service.jobs())
         self._forget_states(job)
-        self.service.forget(job)
-        # Out of the way in one act: half a job is none.
-        aside = self.service.home / "deleted" / job
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.parent.mkdir(exist_ok=True)
-        folder.rename(aside)
-        shutil.rmtree(aside)
-        shutil.rmtree(self.service.home / JOURNALS_FOLDER / journal_name(job), ignore_errors=True)
+        service = self.service
+        deletion = Deletion(
+            job,
+            service.address,
+            service.home,
+            service.settings.hosts,
+            lambda: service.store(job),
+            lambda: service.forget(job),
+        )
+        deletion.run(force=force)
 
     def submit(
         self,
@@ -315,10 +345,18 @@ class Desk:
         master: str = "",
         settings: Mapping[str, Any] | None = None,
         spark_conf: Mapping[str, str] | None = None,
+        savepoint: str = "",
     ) -> models.Submitted:
-        """Take a job in a file of this host, and have it run."""
+        """Take a job in a file of this host, and have it run; from a savepoint (JOB/NAME) if it is new."""
         return self.take(
-            submission.from_file(job_file, replicas=replicas, master=master, settings=settings, spark_conf=spark_conf)
+            submission.from_file(
+                job_file,
+                replicas=replicas,
+                master=master,
+                settings=settings,
+                spark_conf=spark_conf,
+                savepoint=savepoint,
+            )
         )
 
     def take(self, sent: submission.Submission) -> models.Submitted:
@@ -333,13 +371,13 @@ class Desk:
 
     def _place(self, job: str) -> Place:
         # Imported late, like all that has to do with checkpoints: it loads PySpark, and `lockstep list` needs none.
-        from lockstep.control.savepoints import Place
+        from lockstep.control.state.savepoints import Place
 
         self.service.store(job)  # LS0760 if there is no such job: opening its store would make one
         return Place(self.service.home, self.service.address, job, self.service.settings)
 
     def _state(self, job: str) -> StateQueries:
-        from lockstep.control.state_query import StateQueries
+        from lockstep.control.state.state_query import StateQueries
 
         place = self._place(job)
         with self._states_lock:
@@ -396,13 +434,4 @@ def _stale(job: str) -> ServiceError:
         f'the spec of job "{job}" has changed meanwhile',
         why="somebody else has changed it since it was read.",
         hint=f"read it again (GET /api/v1/jobs/{job}/spec) and send its new ETag as If-Match.",
-    )
-
-
-def _runs(job: str, what: str) -> ServiceError:
-    return ServiceError(
-        "LS0763",
-        f'job "{job}" is running, so it cannot be {what}',
-        why="it is wanted, or somebody still coordinates it.",
-        hint=f"stop it first: lockstep stop {job}.",
     )

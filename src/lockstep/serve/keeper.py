@@ -12,7 +12,7 @@ from typing import Protocol
 
 from lockstep.agent.candidate import LOG
 from lockstep.agent.processes import opened_log
-from lockstep.control.run import SUBMITTED, kept_by
+from lockstep.control.start.run import SUBMITTED, kept_by
 from lockstep.errors import LockstepError
 from lockstep.runtime.desired_run import LEASE, wanted_run
 from lockstep.runtime.process_environment import process_environment
@@ -115,7 +115,7 @@ class Keeper:
         """In a session of its own: neither Ctrl-C nor a kill of the service reaches it."""
         with opened_log(self._service.folder(job) / LOG) as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "lockstep.control.coordinate", job, str(self._service.project)],
+                [sys.executable, "-m", "lockstep.control.coordinator.coordinate", job, str(self._service.project)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

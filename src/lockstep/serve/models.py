@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lockstep.control.operations.model import Kind, State
 from lockstep.control.operations.rolling import KEEP_S
-from lockstep.control.verbs import PARTITIONS_MAX, REPLICAS_MAX, TIMEOUT_S
+from lockstep.control.operations.verbs import PARTITIONS_MAX, REPLICAS_MAX, TIMEOUT_S
 
 
 class _Answer(BaseModel):
@@ -55,6 +55,8 @@ class Replica(_Answer):
     under_way_s: float = 0.0
     executors: int | None = None
     executors_lost: int = 0
+    environment: str = ""
+    """What it runs in: the versions of Python, Spark, Arrow, Java, its time zones and Lockstep, and where."""
 
 
 class JobSummary(_Answer):
@@ -164,6 +166,13 @@ class UpgradeRequest(_Question):
     """Whether results stay as they are: then they are compared, and any difference rolls the upgrade back."""
     keep_s: float = Field(default=KEEP_S, ge=0, le=86_400)
     """How long after the switch one replica with the old results stays, so that it can be taken back."""
+    timeout_s: float = Field(default=TIMEOUT_S, gt=0, le=86_400)
+    at_deadline: Literal["rollback", "commit"] = "rollback"
+
+
+class EnvironmentRequest(_Question):
+    """How a running job goes on in another environment."""
+
     timeout_s: float = Field(default=TIMEOUT_S, gt=0, le=86_400)
     at_deadline: Literal["rollback", "commit"] = "rollback"
 
@@ -338,6 +347,80 @@ class Submitted(_Answer):
     job: str
     bundle: str
     """The sha256 of what was sent."""
+
+
+class StoreMember(_Answer):
+    """A server of the coordination store, as it answered itself."""
+
+    address: str
+    mode: str
+    """leader, follower, observer or standalone; empty if it does not serve."""
+    version: str
+    took_ms: float
+    trouble: str
+
+
+class StoreState(_Answer):
+    """Where ledgers, leases and facts are kept, and whether that answers."""
+
+    kind: Literal["sqlite", "zookeeper"]
+    address: str
+    answers: bool
+    took_ms: float
+    """How long one read of it took."""
+    trouble: str
+    members: list[StoreMember]
+    """Empty where the store is a file."""
+
+
+class Coordinated(_Answer):
+    """Who coordinates a job."""
+
+    job: str
+    wanted: bool
+    coordinator: str | None
+    """The holder of the lease; None if nobody has it."""
+    term: int
+    """How often somebody has begun to coordinate it."""
+    trouble: str = ""
+
+
+class HostRoom(_Answer):
+    """A host, and what it has free."""
+
+    host: str
+    address: str
+    """Of its agent; empty for the host of the service where no agent is announced."""
+    version: str
+    cores: int
+    cores_free: int
+    """Without those that replicas there compute with; below 0 if they share some."""
+    memory_bytes: int
+    memory_free_bytes: int | None
+    """As its agent said last, to a sixteenth of all."""
+    replicas: list[str]
+    """JOB/REPLICA."""
+    spares: int
+
+
+class ReplicaExecutors(_Answer):
+    """The executors of a replica, as it reports them."""
+
+    job: str
+    replica: str
+    master: str
+    executors: int
+    lost: int
+
+
+class Cluster(_Answer):
+    """What the jobs of a project run on."""
+
+    store: StoreState
+    coordinators: list[Coordinated]
+    hosts: list[HostRoom]
+    executors: list[ReplicaExecutors]
+    """Of replicas whose master is not local."""
 
 
 class Ready(_Answer):

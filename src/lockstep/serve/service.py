@@ -13,9 +13,10 @@ from pathlib import Path
 from lockstep.clock import Clock, wall_us
 from lockstep.config import STORE_FOLDER, Settings, load_settings
 from lockstep.connect.letters import dead_letters
-from lockstep.control.overview import RUN_BEGAN, Overview, Watcher
-from lockstep.control.verbs import JobVerbs
+from lockstep.control.operations.verbs import JobVerbs
+from lockstep.control.status.overview import Overview, Watcher
 from lockstep.errors import ServiceError
+from lockstep.runtime.desired_run import RUN_BEGAN
 from lockstep.store.dead_letters import DeadLetters
 from lockstep.store.home import job_folder
 from lockstep.store.names import checked_name

@@ -23,6 +23,7 @@ from lockstep.agent.processes import kill_tree
 from lockstep.errors import ServiceError
 from lockstep.errors.tree import from_wire
 from lockstep.runtime.process_environment import process_environment
+from lockstep.store.names import checked_name
 
 if TYPE_CHECKING:
     from lockstep.api.loading import LoadedJob
@@ -47,6 +48,8 @@ class Submission:
     variable: str = ""
     run: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, Any] = field(default_factory=dict)
+    savepoint: str = ""
+    """From which one (JOB/NAME) a job that is new goes on; never a path."""
 
 
 def from_file(
@@ -56,6 +59,7 @@ def from_file(
     master: str = "",
     settings: Mapping[str, Any] | None = None,
     spark_conf: Mapping[str, str] | None = None,
+    savepoint: str = "",
 ) -> Submission:
     """The submission of a job in a file of this host (``job.py``, or ``job.py:variable``)."""
     from lockstep.api.loading import load_job
@@ -64,7 +68,8 @@ def from_file(
     bundle = packed(loaded)
     run = {**(settings or {}), **({} if replicas is None else {"replicas": replicas})}
     spark = {"conf": dict(spark_conf or {}), **({"master": master} if master else {})}
-    return Submission(bundle, hashlib.sha256(bundle).hexdigest(), loaded.path.name, loaded.variable, run, spark)
+    sha256 = hashlib.sha256(bundle).hexdigest()
+    return Submission(bundle, sha256, loaded.path.name, loaded.variable, run, spark, savepoint)
 
 
 def packed(loaded: LoadedJob) -> bytes:
@@ -101,6 +106,7 @@ def _ordered_code(submission: Submission, project: Path, upgrade: Mapping[str, A
             "project": str(project),
             "run": dict(submission.run),
             "spark": dict(submission.spark),
+            "savepoint": submission.savepoint,
             **({} if upgrade is None else {"upgrade": dict(upgrade)}),
         }
         return _ordered(asked, project, folder)
@@ -113,6 +119,10 @@ def _check(submission: Submission) -> None:
         raise _refused(f"{submission.file[:100]!r} is not the name of a Python file in its top folder")
     if submission.variable and not _VARIABLE.fullmatch(submission.variable):
         raise _refused(f"{submission.variable[:100]!r} is not the name of a variable")
+    if submission.savepoint:
+        job, _, name = submission.savepoint.partition("/")
+        checked_name("job", job)
+        checked_name("savepoint", name)
 
 
 def _unpack(bundle: bytes, folder: Path) -> None:
@@ -139,7 +149,7 @@ def _ordered(asked: Mapping[str, Any], project: Path, folder: Path) -> dict[str,
     result, log = folder / "result.json", folder / "log.txt"
     with log.open("wb") as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "lockstep.control.ordering", str(result)],
+            [sys.executable, "-m", "lockstep.control.start.ordering", str(result)],
             stdin=subprocess.PIPE,
             stdout=said,
             stderr=said,

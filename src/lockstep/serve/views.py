@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_jsonable_python
 
 from lockstep.config import PARTITIONS
-from lockstep.control.drawing import drawing
-from lockstep.control.health import ReplicaHealth
 from lockstep.control.operations import model as operations
-from lockstep.control.overview import Overview, spares
+from lockstep.control.start.drawing import drawing
+from lockstep.control.status.health import ReplicaHealth
+from lockstep.control.status.overview import Overview, spares
 from lockstep.credentials import is_secret, without_secrets
 from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run
 from lockstep.runtime.steering import steering
@@ -22,8 +22,8 @@ from lockstep.serve import models
 from lockstep.store.protocols import Digest, Entry, Published, Store
 
 if TYPE_CHECKING:
-    from lockstep.control.savepoints import Kept
-    from lockstep.control.state_query import QueryResult
+    from lockstep.control.state.savepoints import Kept
+    from lockstep.control.state.state_query import QueryResult
 
 LOG_BYTES_MAX = 1_000_000
 """So much of the end of a log is read for an answer."""
@@ -50,6 +50,7 @@ def replica(seen: ReplicaHealth) -> models.Replica:
         under_way_s=round(seen.under_way_s, 1),
         executors=seen.executors,
         executors_lost=seen.executors_lost,
+        environment=seen.environment,
     )
 
 

@@ -6,6 +6,7 @@ Nothing here is part of a running job: production has servers of its own, and gi
 from __future__ import annotations
 
 from lockstep.services.finding import missing
+from lockstep.services.installing import fetch_ahead
 from lockstep.services.running import Node, Service, running
 
-__all__ = ["Node", "Service", "missing", "running"]
+__all__ = ["Node", "Service", "fetch_ahead", "missing", "running"]

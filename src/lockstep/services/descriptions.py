@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from xml.sax.saxutils import escape
 
 from lockstep.errors import EnvironmentError_
+from lockstep.machine import HADOOP_VERSION
 from lockstep.services import readiness
 
 Kind = Literal["kafka", "zookeeper", "postgres", "spark", "hdfs"]
@@ -25,13 +26,24 @@ KAFKA_JARS: tuple[Jar, ...] = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
     ("org.slf4j", "slf4j-simple", "1.7.36"),
 )
-HADOOP_VERSION = "3.5.0"
-"""That of the client among pyspark's jars, which hold the rest of what the servers need."""
 HDFS_JARS: tuple[Jar, ...] = (
+    # The rest of what the servers need is among pyspark's jars.
     ("org.apache.hadoop", "hadoop-client-minicluster", HADOOP_VERSION),
     ("org.bouncycastle", "bcprov-jdk18on", "1.78.1"),
     ("org.bouncycastle", "bcpkix-jdk18on", "1.78.1"),
 )
+_AWS_SDK_VERSION = "2.35.4"
+S3A_JARS: tuple[Jar, ...] = (
+    ("org.apache.hadoop", "hadoop-aws", HADOOP_VERSION),
+    ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+)
+S3A_SDK: tuple[Jar, ...] = (
+    ("software.amazon.awssdk", "s3-transfer-manager", _AWS_SDK_VERSION),
+    ("software.amazon.awssdk", "sts", _AWS_SDK_VERSION),
+)
+"""What Hadoop's client for S3 uses of the SDK in the version that it was made for: 14 MB with what these need, where
+the one jar that it asks for has 686."""
+_OF_SPARK = ("io.netty", "org.slf4j")
 _KAFKA_CLUSTER = "bG9ja3N0ZXAtc2VydmljZQ"
 """Sixteen bytes. Fixed: one that is made up may begin with "-", which Kafka's own tool takes for an option."""
 SPARK_WORKER_CORES, SPARK_WORKER_MEMORY = 2, "2g"
@@ -160,22 +172,40 @@ def fetched_pom(kind: Kind) -> str:
     >>> "<artifactId>kafka_2.13</artifactId>" in fetched_pom("kafka")
     True
     """
-    return jars_pom(HDFS_JARS, alone=True) if kind == "hdfs" else jars_pom(KAFKA_JARS)
+    return _pom(_dependencies(HDFS_JARS, ("*",)) if kind == "hdfs" else _dependencies(KAFKA_JARS))
 
 
-def jars_pom(jars: Sequence[Jar], *, alone: bool = False) -> str:
-    """What Maven's client is given to fetch these jars with everything that they need, or ``alone``.
+def jars_pom(jars: Sequence[Jar]) -> str:
+    """What Maven's client is given to fetch these jars alone.
 
-    >>> "<exclusion>" in jars_pom([("g", "a", "1")]), "<exclusion>" in jars_pom([("g", "a", "1")], alone=True)
-    (False, True)
+    >>> "<exclusion><groupId>*</groupId>" in jars_pom([("g", "a", "1")])
+    True
     """
-    every = "<groupId>*</groupId><artifactId>*</artifactId>"
-    without = f"<exclusions><exclusion>{every}</exclusion></exclusions>" if alone else ""
-    dependencies = "".join(
+    return _pom(_dependencies(jars, ("*",)))
+
+
+def s3a_pom() -> str:
+    """What Maven's client is given to fetch Spark's client for S3, without what Spark has.
+
+    >>> "bundle" in s3a_pom()
+    False
+    """
+    return _pom(_dependencies(S3A_JARS, ("*",)) + _dependencies(S3A_SDK, _OF_SPARK))
+
+
+def _dependencies(jars: Sequence[Jar], without: Sequence[str] = ()) -> str:
+    """Jars with what they need, but for that of some groups."""
+    left_out = "".join(
+        f"<exclusion><groupId>{group}</groupId><artifactId>*</artifactId></exclusion>" for group in without
+    )
+    return "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
-        f"{without}</dependency>"
+        f"<exclusions>{left_out}</exclusions></dependency>"
         for group, name, version in jars
     )
+
+
+def _pom(dependencies: str) -> str:
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>lockstep</groupId><artifactId>jars</artifactId>"
         f"<version>1</version><dependencies>{dependencies}</dependencies></project>\n"

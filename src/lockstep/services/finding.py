@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lockstep.errors import LockstepError
-from lockstep.machine import find_java
-from lockstep.services.descriptions import HADOOP_VERSION, KAFKA_VERSION, Kind, Tools, User
+from lockstep.machine import HADOOP_VERSION, cache_folder, find_java
+from lockstep.services.descriptions import KAFKA_VERSION, Kind, Tools, User
 
 _DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
 _UNPRIVILEGED = ("postgres", "nobody")
@@ -61,13 +61,6 @@ def missing(kind: Kind) -> str | None:
     """
     found = available(kind)
     return str(found) if isinstance(found, Missing) else None
-
-
-def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where what was fetched is kept for the next time."""
-    known = os.environ if environment is None else environment
-    base = known.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
-    return Path(base) / "lockstep"
 
 
 def fetched_jars(kind: Kind, environment: Mapping[str, str] | None = None) -> Path:

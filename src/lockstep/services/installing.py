@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.errors import EnvironmentError_
-from lockstep.services.descriptions import Kind, fetched_pom
+from lockstep.machine import s3a_folder
+from lockstep.services.descriptions import Kind, fetched_pom, s3a_pom
 from lockstep.services.finding import Missing, available, fetched_jars
 
 Say = Callable[[str], None]
@@ -34,6 +35,20 @@ def fetch_service(kind: Kind, say: Say) -> None:
     size = "65 MB" if kind == "hdfs" else "44 MB"
     begun = f"{kind}: fetching its jars with mvn ({size}, about a minute, once)"
     fetch_jars(fetched_jars(kind), fetched_pom(kind), kind, lambda: say(begun))
+
+
+def fetch_ahead(kind: Kind, say: Say) -> None:
+    """Fetch what a service needs, if it can be had here: a host in a network of its own could not."""
+    found = available(kind)
+    if not isinstance(found, Missing) and found.fetch:
+        fetch_service(kind, say)
+
+
+def fetch_s3a(say: Say) -> None:
+    """Have Maven's client copy Spark's client for S3 to where replicas look for it, unless it is there. LS0022."""
+    begun = "s3a: fetching Spark's client for S3 with mvn (14 MB, once)"
+    fetch_jars(s3a_folder(), s3a_pom(), "Spark's client for S3", lambda: say(begun))
+    say("s3a: replicas with checkpoints at an s3a: address find it")
 
 
 def fetch_jars(jars: Path, pom: str, what: str, begun: Callable[[], object]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NOTHING = State()
 """The state before the first epoch."""
 PLAN: Plan = {"sources": [], "output_mode": "append", "stateful": []}
-"""The job never changes here."""
+"""What the state is of never changes here."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Checkpoint:
     before: State = NOTHING
     """The state before ``epoch``: Spark keeps some, so that a batch can be computed again."""
     sound: bool = True
+    version: str = VERSION
+    """Of the code that wrote it."""
 
     def taken_back(self) -> Checkpoint:
         """Without the commit of its newest epoch."""
@@ -53,7 +55,7 @@ class SimCheckpoints:
         if own is None:
             return None
         at = Standing(own.epoch, own.epoch, own.begun_epoch)
-        return Found(at, PLAN, VERSION, "" if self.is_sound(own) else "simulated")
+        return Found(at, PLAN, own.version, "" if self.is_sound(own) else "simulated")
 
     def is_sound(self, checkpoint: Checkpoint) -> bool:
         """Whether the files are whole."""
@@ -69,15 +71,16 @@ class SimCheckpoints:
     def keep(self, stage: int) -> None:
         """Use what is there."""
         self._replica.tell("starts from own")
-        if self.own(stage) is None:
+        if (own := self.own(stage)) is None:
             # A zombie's successor is in the midst of its own start.
             raise RunError("LS0604", f"the checkpoint of stage {stage} is gone")
+        self.write(stage, replace(own, version=self._replica.spec.code_hash))
 
     def make(self, stage: int) -> None:
         """Put an empty one beside it."""
         self._world.refuse_write("checkpoint")
         self._replica.tell("starts from scratch")
-        self.copied[stage] = Checkpoint()
+        self.copied[stage] = Checkpoint(version=self._replica.spec.code_hash)
 
     def copy(self, stage: int, peer: str) -> int:
         """Put a copy of a peer's beside it, up to its newest commit."""
@@ -87,7 +90,7 @@ class SimCheckpoints:
         if theirs is None or theirs.epoch < 0 or not self.is_sound(theirs):
             raise RunError("LS0606", f"no snapshot could be taken of {peer}")
         self._replica.note(f"copies epoch {theirs.epoch} of {peer}")
-        self.copied[stage] = replace(theirs, begun_epoch=theirs.epoch)
+        self.copied[stage] = replace(theirs, begun_epoch=theirs.epoch, version=self._replica.spec.code_hash)
         if self._has_disk:
             self._replica.host.copies[self._replica.name, stage] = self.copied[stage]
         return theirs.epoch

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from lockstep.control.spares import Shape, Spare
+from lockstep.agent.hosting import Listed
+from lockstep.control.supervise.spares import Shape, Spare
 from lockstep.errors import RunError
 from lockstep.observe import promises
 from lockstep.runtime.spec import ReplicaSpec
@@ -12,6 +13,7 @@ from lockstep.sim.replica import SimReplica
 from lockstep.sim.spare import SimSpare
 
 if TYPE_CHECKING:
+    from lockstep.control.hosts.agents import Found, RemoteProcess
     from lockstep.sim.supervising import SimSupervisor
 
 PLENTY_BYTES = 1 << 40
@@ -32,6 +34,22 @@ class SimAgent:
         self._term = term
 
 
+def listed(child: SimReplica) -> Listed:
+    """A process as its agent tells of it."""
+    is_spare = isinstance(child, SimSpare)
+    return Listed(
+        handle=str(child.pid),
+        replica=child.acts_for,
+        pid=child.pid,
+        likeness=child.spec.likeness,
+        shape=child.shape if isinstance(child, SimSpare) else {},
+        gentle=child.gentle,
+        ready=isinstance(child, SimSpare) and child.is_ready,
+        exit_code=child.exit_code(),
+        last_words="it is simulated" if is_spare else "",
+    )
+
+
 class Handle:
     """A process as its supervisor holds it; what a dead supervisor does with it does not happen."""
 
@@ -42,6 +60,11 @@ class Handle:
         self.handle = str(child.pid)
         self.where = f"pid {child.pid}"
         self.gentle = child.gentle
+
+    @property
+    def listed(self) -> Listed:
+        """As its agent tells of it."""
+        return listed(self._child)
 
     def exit_code(self) -> int | None:
         """How it ended, None while it runs."""
@@ -67,6 +90,7 @@ class Handle:
     def drain(self) -> None:
         """Finish the epoch under way and end."""
         if self._may_command():
+            self._supervisor.world.leaves(self._child, self._supervisor)
             self._child.drain()
 
     def kill(self) -> None:
@@ -113,25 +137,29 @@ class SpareHandle(Handle):
 
 
 class SimProcesses:
-    """What :class:`lockstep.control.spares.Spares` asks of a machine, and the promise about spares kept in view."""
+    """What ``Spares`` asks of a machine, and the promise about spares kept in view."""
 
     def __init__(self, supervisor: SimSupervisor) -> None:
         self._supervisor = supervisor
         self._world = supervisor.world
         self._spares: list[SpareHandle] = []
 
-    def adopted(self) -> tuple[dict[str, Handle], list[tuple[SpareHandle, Shape]]]:
-        """The replicas and the spares that run already."""
+    def running(self) -> list[RemoteProcess]:
+        """All that run, for whoever begins to supervise."""
         self._admit()
-        replicas: dict[str, Handle] = {}
-        for child in self._world.agent.children:
-            if not child.alive or child.zombie:
-                continue
-            if isinstance(child, SimSpare) and child.acts_for_nobody:
-                self._spares.append(SpareHandle(self._supervisor, child))
-                continue
-            replicas[child.acts_for] = Handle(self._supervisor, child)
+        children = [one for one in self._world.agent.children if one.alive and not one.zombie]
+        return [cast("RemoteProcess", self._handle(one)) for one in children]
+
+    def _handle(self, child: SimReplica) -> Handle:
+        is_spare = isinstance(child, SimSpare) and child.acts_for_nobody
+        return SpareHandle(self._supervisor, cast("SimSpare", child)) if is_spare else Handle(self._supervisor, child)
+
+    def adopted(self, found: Found) -> tuple[dict[str, Handle], list[tuple[SpareHandle, Shape]]]:
+        """Go on with the replicas and the spares that were found."""
+        self._spares = [cast("SpareHandle", one) for one in found.spares]
+        for _ in found.replicas:
             self._supervisor.tell("adopts a replica")
+        replicas = cast("dict[str, Handle]", found.replicas)
         return replicas, [(one, Shape.from_json(one.child.shape)) for one in self._spares]
 
     def crowded(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from lockstep.control.taking_over import LEASE_S
+from lockstep.control.coordinator.taking_over import LEASE_S
 from lockstep.errors import StoreError
 from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.steps import Pause, Step, Steps
@@ -51,10 +51,6 @@ class SimCoordinator(SimSupervisor):
 
         store.release, store.trim = release, trim  # type: ignore[attr-defined]
         return cast("Store", store)
-
-    def speaking(self) -> dict[str, str]:
-        """The process that spoke last for each replica."""
-        return {one.replica: one.process for one in self._store.progress()}
 
     def _new_processes(self) -> Fleet:
         self._fleet = Fleet(self)

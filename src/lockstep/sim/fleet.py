@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from lockstep.agent.client import LOOK_TIMEOUT_S, AgentClient, AgentGone, AgentSilent
 from lockstep.agent.contact import Contact
 from lockstep.agent.hosting import Listed
-from lockstep.control.agents import AgentProcesses, RemoteProcess, sorted_out
-from lockstep.control.spares import Shape
+from lockstep.control.hosts.agents import AgentProcesses, Found, RemoteProcess
+from lockstep.control.supervise.spares import Shape
 from lockstep.observe import promises
-from lockstep.runtime.spec import ReplicaSpec, replica_names
-from lockstep.sim.child_processes import PLENTY_BYTES
+from lockstep.runtime.spec import ReplicaSpec
+from lockstep.sim.child_processes import PLENTY_BYTES, listed
 from lockstep.sim.replica import SimReplica
 from lockstep.sim.spare import SimSpare
 
 if TYPE_CHECKING:
-    from lockstep.control.spares import Spare
+    from lockstep.control.supervise.spares import Spare
     from lockstep.sim.coordinator import SimCoordinator
     from lockstep.sim.hosts import SimHost
 
-_JOB, _LIKENESS = "sim", "the only one"
+_JOB = "sim"
 
 
 def reaches(host: SimHost, other: SimHost) -> bool:
@@ -42,7 +41,7 @@ class SimClient(AgentClient):
     def listed(self, timeout_s: float = LOOK_TIMEOUT_S) -> tuple[list[Listed], int]:  # noqa: ARG002
         """All processes; memory is not simulated."""
         self._ask_agent()
-        return [_told(child) for child in self._host.agent.children], PLENTY_BYTES
+        return [listed(child) for child in self._host.agent.children], PLENTY_BYTES
 
     def start(self, handle: str, spec: ReplicaSpec, shape: Mapping[str, Any], *, spare: bool, gently: bool) -> Listed:  # noqa: ARG002
         """Start a process."""
@@ -53,7 +52,7 @@ class SimClient(AgentClient):
             child = self._world.spawn(spec, gently=gently, host=self._host)
         self._coordinator.started.append(child)
         self._host.agent.children.append(child)
-        return _told(child)
+        return listed(child)
 
     def become(self, handle: str, spec: ReplicaSpec, *, gently: bool) -> bool:  # noqa: ARG002
         """Tell a spare which replica it is; whether it was there to listen."""
@@ -75,6 +74,7 @@ class SimClient(AgentClient):
         self._ask_agent()
         child = self._child(handle)
         if child is not None and what == "drain":
+            self._world.leaves(child, self._coordinator)
             child.drain()
         elif child is not None and what == "kill":
             child.kill()
@@ -93,21 +93,6 @@ class SimClient(AgentClient):
 
     def _child(self, handle: str) -> SimReplica | None:
         return next((one for one in self._host.agent.children if str(one.pid) == handle), None)
-
-
-def _told(child: SimReplica) -> Listed:
-    is_spare = isinstance(child, SimSpare)
-    return Listed(
-        handle=str(child.pid),
-        replica=child.acts_for,
-        pid=child.pid,
-        likeness=_LIKENESS,
-        shape=child.shape if isinstance(child, SimSpare) else {},
-        gentle=child.gentle,
-        ready=isinstance(child, SimSpare) and child.is_ready,
-        exit_code=child.exit_code(),
-        last_words="it is simulated" if is_spare else "",
-    )
 
 
 class SimDirectory:
@@ -153,16 +138,10 @@ class Fleet(AgentProcesses):
             lambda contact, _, term: SimClient(coordinator, contact, term),
         )
 
-    def adopted(self) -> tuple[dict[str, RemoteProcess], list[tuple[RemoteProcess, Shape]]]:
-        """The replicas and the spares that run already, as ``control.run`` sorts them out."""
-        names = replica_names(self._world.scenario.replicas)
-        found = sorted_out(self.running(), _LIKENESS, dict.fromkeys(names, _LIKENESS), self._coordinator.speaking())
-        passed_by = {
-            one.listed.replica for one in found.others if not self._child(one).zombie and one.exit_code() is None
-        }
-        for one in found.others:
-            with suppress(AgentSilent):
-                one.kill()
+    def adopted(self, found: Found) -> tuple[dict[str, RemoteProcess], list[tuple[RemoteProcess, Shape]]]:
+        """Go on with the replicas and the spares that were found, as ``control.run`` does."""
+        alive = [one for one in found.others if not self._child(one).zombie and one.exit_code() is None]
+        passed_by = {one.listed.replica for one in alive}
         for name, process in found.replicas.items():
             wrong = self._child(process).zombie and name in passed_by
             told = f"adoption: {name} is adopted as {process.where}, which was retired, and ended where it lives"
@@ -183,7 +162,9 @@ class Fleet(AgentProcesses):
         process = super().replica(spec, gently=gently)
         # Now: whoever was replaced is refused by the agent, and has started nothing.
         self._world.history.check(promises.one_process(spec.replica, running))
-        self._world.history.check(promises.placement(spec.replica, process.host, beside))
+        if not spec.host:
+            # Where somebody wants it, it lives.
+            self._world.history.check(promises.placement(spec.replica, process.host, beside))
         self._check_spares([spec.replica])
         return process
 

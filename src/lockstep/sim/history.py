@@ -14,10 +14,13 @@ from lockstep.config import RunSettings
 from lockstep.observe import promises
 from lockstep.runtime.decide.marks import TimeStep
 from lockstep.sim.pipeline import (
+    AS_BEFORE,
     SINKS,
     TIME_STEPS,
     VERSION,
     Boundary,
+    Lineage,
+    Results,
     SimSink,
     SimSource,
     SimStage,
@@ -75,6 +78,10 @@ class History:
         self.sealed_us: dict[int, int] = {}
         self.references: list[dict[int, State]] = [{-1: State()} for _ in stages]
         """The state of each stage after each epoch, as the ledger and what was published inside give it."""
+        self._others: dict[tuple[int, Lineage], dict[int, State]] = {}
+        """The same for every stage and lineage of other results."""
+        self.lineages: dict[int, Lineage] = {}
+        """Of each generation of results that has published, what it goes back to."""
         self._newest: dict[str, int | None] = {}
         """The highest event time of all records before the head's end, by step, and by step and partition."""
         self.wrong: list[tuple[int, str, str]] = []
@@ -121,6 +128,7 @@ class History:
         before = self.entries.get(self.head)
         if before is not None:
             self.check(promises.completeness([(before.epoch, before.cut), (entry.epoch, entry.cut)]))
+            self.check(promises.turns(_turn(before), _turn(entry)))
             self.check(promises.time([(before.epoch, before.epoch_time_us), (entry.epoch, entry.epoch_time_us)]))
         newest_us = {step.id: self._reached(step, before) for step in TIME_STEPS}
         self.check(promises.marks(entry.epoch, entry.marks, before.marks if before else {}, newest_us, _ALWAYS))
@@ -164,14 +172,34 @@ class History:
         if not self.forgot_late:
             self.check(promises.retention(by, {"the ledger": epoch}, {"the ledger": floor}))
 
-    def right(self, epoch: int, sink: str) -> str:
+    def right(self, epoch: int, sink: str, lineage: Lineage = AS_BEFORE) -> str:
         """The digest that an epoch has to send to a sink."""
         stage = next(number for number, stage in enumerate(self._stages) if sink in stage.sinks)
-        return digest(self.references[stage][epoch], sink)
+        return digest(self._reference(stage, lineage, epoch), sink)
 
-    def computed(self, epoch: int, sink: str, found: str, *, by: str) -> None:
+    def _reference(self, stage: int, lineage: Lineage, epoch: int) -> State:
+        """The state of a stage after an epoch, by the results of one lineage."""
+        (results, after), older = lineage[-1], lineage[:-1]
+        if not older:
+            return self.references[stage][epoch]
+        known = self._others.setdefault((stage, lineage), {})
+        if not known:
+            known[after] = self._reference(stage, older, after)
+        for number in range(max(known) + 1, epoch + 1):
+            known[number] = self._next(self._stages[stage], known[number - 1], self.entries[number], results)
+        return known[epoch]
+
+    def _next(self, stage: SimStage, state: State, entry: Entry, results: Results) -> State:
+        before = self.entries.get(entry.epoch - 1)
+        start = before.cut if before else {name: source.start() for name, source in self._sources.items()}
+        content = self._content(stage, start, entry.cut)
+        return compute(stage, state, start, entry, observe(stage, start, entry.cut), content, results)
+
+    def computed(self, epoch: int, sink: str, found: str, *, by: str, lineage: Lineage = AS_BEFORE) -> None:
         """A replica reported a digest."""
-        right = self.right(epoch, sink)
+        generation = lineage[-1][0].generation
+        self.check(promises.lineage(by, generation, lineage, self.lineages.get(generation, lineage)))
+        right = self.right(epoch, sink, lineage)
         if found == right:
             return
         if self.damage_is_expected:
@@ -192,6 +220,13 @@ class History:
             self.check(promises.once([epoch for epoch in epochs if epoch == newest.epoch]))
             self.check(promises.order([before, newest.epoch]))
 
+    def named(self, epoch: int, lineage: Lineage, sink: str, by: str, *, alone: bool) -> None:
+        """Results became visible; ``alone`` if nobody is left who has those that the entry names."""
+        generation = lineage[-1][0].generation
+        named = self.entries[epoch].generation
+        self.check(promises.generation(epoch, sink, by, generation, generation if alone else named))
+        self.lineages.setdefault(generation, lineage)
+
     def rests(self, who: str, epochs: Sequence[int]) -> None:
         """A replica that drained has come to rest: after the same epoch in all stages."""
         apart = len(set(epochs)) > 1
@@ -210,6 +245,10 @@ class History:
         visible_us = [at_us for at_us, _ in last.visible]
         live_us = promises.without(self.up_us, self.excused_us)
         self.check(promises.progress(visible_us, live_us, round(gap_s_max * US_PER_S), self.able_us))
+
+
+def _turn(entry: Entry) -> tuple[int, int, int]:
+    return entry.epoch, entry.generation, entry.turn
 
 
 _ALWAYS = frozenset(step.id for step in TIME_STEPS if step.idle_after_us is None)

@@ -11,7 +11,6 @@ from lockstep.connect.sinks.order import check_not_retired
 from lockstep.errors import RunError, StoreError
 from lockstep.observe import promises
 from lockstep.runtime.desired_run import LEASE
-from lockstep.runtime.spec import replica_names
 from lockstep.runtime.state.recovery import state_at
 from lockstep.sim.coordination import SharedStore, StoreFrom
 from lockstep.sim.coordinator import SimCoordinator
@@ -164,7 +163,7 @@ class HostsWorld(World):
     def _sound(self, floor: int) -> set[tuple[str, int]]:
         return {
             (name, stage)
-            for name in replica_names(self.scenario.replicas)
+            for name in {*self.names, *(replica for host in self.hosts.values() for replica, _ in host.disk)}
             for (replica, stage), one in self.disk_of(name).items()
             if replica == name and one.sound and one.epoch >= floor
         }
@@ -274,6 +273,7 @@ class HostsWorld(World):
 
     def _look(self) -> None:
         self.timeline.after(LOOK_S, self._look)
+        self.operator.look()
         if self._ending:
             return
         self._keep_candidates()
@@ -289,6 +289,7 @@ class HostsWorld(World):
             self.wanted = False
             leader.stop()
         elif self.timeline.elapsed_s >= self.scenario.total_s and self._is_recovered():
+            self.operator.check_end()
             self._ending, self._last = True, [one for one in self.live() if one.holder.incarnation]
             self.wanted = False
             leader.stop()

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from lockstep.runtime.spark.boot import end_with_parent
 from lockstep.sim.one_seed import Failure, try_seed
-from lockstep.sim.planted_bugs import Bug, bug_named
-from lockstep.sim.scenario import Scenario, random_hosts_scenario, random_scenario
+from lockstep.sim.planted_bugs import bug_named
+from lockstep.sim.planting import Bug
+from lockstep.sim.scenario import Scenario, random_hosts_scenario, random_scenario, with_operations
 from lockstep.sim.shrinking import shrink
 from lockstep.sim.world import World
 
@@ -34,6 +35,8 @@ class Wish:
     changes: Mapping[str, Any] = field(default_factory=dict)
     hosts: int = 0
     """On how many hosts; 0: hosts are not simulated, unless the bug needs them."""
+    operations: bool = False
+    """Whether somebody changes the job meanwhile."""
 
     def scenario(self, seed: int) -> Scenario:
         """The scenario of a seed.
@@ -47,12 +50,13 @@ class Wish:
         """The scenario before the changes: the seed's own, or the one in which the bug shows."""
         planted = self.planted
         scenario = planted.scenario if planted is not None else None
+        drawn = partial(with_operations, seed) if self.operations else lambda one: one
         if not self.hosts:
-            return scenario or random_scenario(seed)
+            return scenario or drawn(random_scenario(seed))
         on_hosts = scenario if scenario is not None and scenario.hosts else None
         if planted is not None and planted.on_hosts is not None:
             on_hosts = planted.on_hosts
-        return replace(on_hosts, hosts=self.hosts) if on_hosts else random_hosts_scenario(seed, self.hosts)
+        return replace(on_hosts, hosts=self.hosts) if on_hosts else drawn(random_hosts_scenario(seed, self.hosts))
 
     @property
     def planted(self) -> Bug | None:

@@ -37,6 +37,8 @@ class MemoryStore:
         self._events: list[tuple[int, int, str, str, str]] = []
         self._facts: dict[str, str] = {}
         self._unsynced: list[Undo] = []
+        self.on_fact: Callable[[str], None] = lambda _: None
+        """Called when a fact has changed."""
 
     # The ledger.
 
@@ -127,6 +129,11 @@ class MemoryStore:
             self._live[replica] = (self._live[replica][0], False)
         self._unsynced.clear()
 
+    def remove(self, replica: str) -> None:
+        """It left for good: it says nothing any more, and may not act."""
+        self.retire(replica)
+        self._progress.pop(replica, None)
+
     def report(self, progress: Progress) -> None:
         """The newest word of the newest incarnation."""
         if self._live.get(progress.replica, (-1, False))[0] == progress.incarnation:
@@ -208,6 +215,10 @@ class MemoryStore:
         """The lines for people."""
         return self._events[after_id : after_id + limit]
 
+    def newest_event(self) -> int:
+        """The id of the newest line."""
+        return len(self._events)
+
     def fact(self, key: str) -> str | None:
         """The value of ``key``, or None."""
         return self._facts.get(key)
@@ -219,12 +230,14 @@ class MemoryStore:
     def set_fact(self, key: str, value: str) -> None:
         """Put ``value``, whatever was there."""
         self._facts[key] = value
+        self.on_fact(key)
 
     def swap_fact(self, key: str, before: str | None, after: str) -> bool:
         """Put ``after`` if the value is still ``before``; on disk at once."""
         if self._facts.get(key) != before:
             return False
         self._facts[key] = after
+        self.on_fact(key)
         return True
 
     # The disk.

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from lockstep.clock import US_PER_S
 from lockstep.connect.protocols import Advance, Publication
@@ -163,6 +164,21 @@ class Boundary(SimSink):
         return tuple(self._digests[bisect_right(self._ends, first) : bisect_right(self._ends, last)])
 
 
+class Results(NamedTuple):
+    """Which results code has: those of a generation, and what that changes in them; 0: nothing."""
+
+    generation: int = 1
+    flavour: int = 0
+
+
+Lineage = tuple[tuple[Results, int], ...]
+"""The results that a state was computed with, one after the other, and the last epoch before each."""
+
+
+AS_BEFORE: Lineage = ((Results(), -1),)
+"""That of a job whose results never changed."""
+
+
 @dataclass(frozen=True)
 class State:
     """A replica's state after an epoch: what it counted, how far its event time is, and a trace of the whole past."""
@@ -170,6 +186,7 @@ class State:
     records: int = 0
     watermarks: tuple[int, ...] = (0,) * len(TIME_STEPS)
     past: int = 0
+    lineage: Lineage = AS_BEFORE
 
     def damaged(self) -> State:
         """As a flipped bit would leave it: wrong from now on, and silent about it."""
@@ -187,9 +204,10 @@ def compute(
     entry: Entry,
     observed: Mapping[str, int | None],
     content: Sequence[int] = (),
+    results: Results = Results(),  # noqa: B008 (it is a tuple)
 ) -> State:
     """One epoch: everything that may influence the output goes in, and nothing else. ``content`` is what it reads of
-    the journal between the stages."""
+    the journal between the stages, ``results`` the code."""
     ranges = _ranges(stage, start, entry.cut)
     watermarks = tuple(
         # Where time goes by partition, records do not move it: the mark does, for the next epoch.
@@ -199,9 +217,9 @@ def compute(
     records = state.records + sum(end - first for _, _, first, end in ranges)
     # Only numbers are hashed: those hash alike in every process.
     numbers = tuple(value for _, partition, first, end in ranges for value in (partition, first, end))
-    return State(
-        records, watermarks, hash((state.past, entry.epoch, entry.epoch_time_us, *numbers, *content, *watermarks))
-    )
+    lineage = state.lineage if state.lineage[-1][0] == results else (*state.lineage, (results, entry.epoch - 1))
+    past = hash((state.past, results.flavour, entry.epoch, entry.epoch_time_us, *numbers, *content, *watermarks))
+    return State(records, watermarks, past, lineage)
 
 
 def digest(state: State, sink: str) -> str:

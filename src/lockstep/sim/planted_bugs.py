@@ -5,24 +5,26 @@ A bug replaces one rule while it is planted; everything else stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Publication, SourceSide
-from lockstep.control import agents, spares, supervision, taking_over
-from lockstep.control import supervisor as supervising
-from lockstep.control.placing import Room
-from lockstep.control.slots import Slot
-from lockstep.control.spares import Spares
-from lockstep.control.supervision import Action, Seen
-from lockstep.control.supervisor import Supervisor
-from lockstep.control.surroundings import Process
-from lockstep.control.taking_over import LEASE_S
+from lockstep.control.coordinator import taking_over
+from lockstep.control.coordinator.taking_over import LEASE_S
+from lockstep.control.hosts import agents
+from lockstep.control.hosts.placing import Room
+from lockstep.control.supervise import spares, supervision
+from lockstep.control.supervise import supervisor as supervising
+from lockstep.control.supervise.slots import Slot
+from lockstep.control.supervise.spares import Spares
+from lockstep.control.supervise.supervision import Action, Seen
+from lockstep.control.supervise.supervisor import Supervisor
+from lockstep.control.supervise.surroundings import Process
 from lockstep.errors import StoreError
 from lockstep.runtime.decide import pacing, proposing
 from lockstep.runtime.decide.pacing import Seal, View, Wait
@@ -39,54 +41,13 @@ from lockstep.sim.coordination import SharedStore
 from lockstep.sim.hosts_world import HostsWorld
 from lockstep.sim.memory_store import MemoryStore
 from lockstep.sim.pipeline import SimSink, State, compute
+from lockstep.sim.planted_operations import OPERATION_BUGS
+from lockstep.sim.planting import Bug, swapped
 from lockstep.sim.replica import SimReplica
 from lockstep.sim.scenario import SETTINGS, Scenario
 from lockstep.sim.sealer import SimSealer
 from lockstep.sim.work import SimOutput, SimWork
 from lockstep.store.protocols import Cut, Entry, Holder, Item, Progress, Store
-
-Plant = Callable[[], AbstractContextManager[None]]
-
-
-@dataclass(frozen=True)
-class Bug:
-    """One broken rule."""
-
-    name: str
-    sentence: str
-    promise: str
-    """The promise that the simulator finds broken."""
-    plant: Plant
-    scenario: Scenario | None = None
-    """Where it shows; None: in what the seeds draw."""
-    on_hosts: Scenario | None = None
-    """Where it shows if hosts are simulated; None: in what the seeds draw then."""
-
-
-def swapped(*changes: tuple[object, str, object]) -> Plant:
-    """Replace attributes for a while."""
-
-    @contextmanager
-    def planted() -> Iterator[None]:
-        with ExitStack() as stack:
-            for owner, name, value in changes:
-                before = vars(owner).get(name, _INHERITED)
-                stack.callback(_put_back, owner, name, before)
-                setattr(owner, name, value)
-            yield
-
-    return planted
-
-
-_INHERITED = object()
-
-
-def _put_back(owner: object, name: str, before: object) -> None:
-    if before is _INHERITED:
-        delattr(owner, name)
-    else:
-        setattr(owner, name, before)
-
 
 MANY_CRASHES = Scenario(replicas=3, crash_chance=0.05, tear_chance=0.5)
 MANY_HANGS = Scenario(hang_chance=0.02, zombie_chance=0.9)
@@ -228,7 +189,7 @@ def _compute_without_mark(work: SimWork, start: Cut, entry: Entry) -> State:
     """The first epoch after a start gets no mark: what Spark forgot stays forgotten."""
     is_first = work._replica.at.done_us == 0
     entry = replace(entry, marks={}) if is_first else entry
-    return compute(work.stage, work.state, start, entry, work.observed(), work.content)
+    return compute(work.stage, work.state, start, entry, work.observed(), work.content, work._replica.results)
 
 
 def _tear_unnoticed(checkpoints: SimCheckpoints, stage: int) -> None:
@@ -552,6 +513,7 @@ BUGS: tuple[Bug, ...] = (
         swapped((agents, "choose_host", _place_where_the_state_is)),
         CRASHING_ON_HOSTS,
     ),
+    *OPERATION_BUGS,
 )
 
 

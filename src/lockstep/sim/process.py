@@ -41,6 +41,7 @@ class SimProcess:
         """Whether it does a step of a machine now: a call without an answer waits then, and it is done again."""
         self._who = ""
         self._exit_code: int | None = None
+        self._ended_us = 0
         self._still_until_us = 0
         self._overdue: list[Callable[[], None]] = []
         self.stuck_us: list[tuple[int, int]] = []
@@ -59,6 +60,7 @@ class SimProcess:
         # Whoever has the store's lock is on this machine, and so is a spare: nothing is out of reach here.
         is_near = self.world.write_lock.holder is self or not self.holder.incarnation
         missed = self.is_still and not is_near and self.world.faults.kill_misses()
+        self._ended_us = self.world.timeline.now_us
         self.note("is killed" + (", and is out of reach" if missed else ""))
         self._exit_code = EXIT_KILLED if self._exit_code is None else self._exit_code
         self.down()
@@ -112,6 +114,7 @@ class SimProcess:
     def exit(self, code: int) -> None:
         """The process ends by itself (or by a fault)."""
         self.note(f"ends with {code}")
+        self._ended_us = self.world.timeline.now_us
         self.down()
         self.alive = False
         self.world.write_lock.release(self)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from lockstep.clock import US_PER_S
 from lockstep.errors import LockstepError, StoreError
+from lockstep.runtime.decide.pacing import is_live
 from lockstep.runtime.epoch.draining import drain_steps
-from lockstep.runtime.epoch.epoch_steps import BEGIN, DIGEST, FINISH, PUBLISH, RUN, EpochSteps
+from lockstep.runtime.epoch.epoch_steps import BEGIN, DIGEST, FINISH, PUBLISH, RUN, EpochSteps, part_of
 from lockstep.runtime.epoch.sealing import SEAL
 from lockstep.runtime.epoch.stage_progress import StageProgress, Standpoint
 from lockstep.runtime.reporting import INTERVAL_S, Reporter
@@ -22,20 +23,28 @@ from lockstep.runtime.state.recovery import COPY, SWAP, Recovery
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.sim.checkpoints import PLAN, Checkpoint, SimCheckpoints
 from lockstep.sim.driving import FOR_EVER_S, Driver
-from lockstep.sim.pipeline import SINKS, VERSION
+from lockstep.sim.pipeline import SINKS, Results
 from lockstep.sim.process import SimProcess
 from lockstep.sim.sealer import SimSealer
 from lockstep.sim.store_access import Blocked
 from lockstep.sim.work import SimOutput, SimWork
-from lockstep.store.protocols import Entry, Store
+from lockstep.store.protocols import COMPUTING, Entry, Store
 
 if TYPE_CHECKING:
     from lockstep.sim.hosts import SimHost
     from lockstep.sim.world import World
 
+
+def results_of(spec: ReplicaSpec) -> Results:
+    """The results of a version of the code: what follows a plus in its name changes them."""
+    return Results(spec.results_of, int(spec.code_hash.partition("+")[2] or 0))
+
+
 BOOT, JOIN, OFFSETS, COMMIT = "boot", "join", "offsets", "commit"
 """Steps of Spark's own: the JVM comes up; a query begins; a micro-batch is written into the offset log, and at its end
 into the commit log."""
+UNKNOWN_S = 1.0
+"""How long nobody may know that a replica has ended."""
 _TOLD_S = 0.05
 """How soon a replica acts on what its threads were told."""
 _TAKES_S = {COPY: 0.05, DIGEST: 0.002, FINISH: 0.002, COMMIT: 0.002, PUBLISH: 0.005}
@@ -116,6 +125,7 @@ class SimReplica(SimProcess):
 
     def _be(self, spec: ReplicaSpec) -> None:
         """From now on it acts for this replica."""
+        self.spec = spec
         self.name = self._who = spec.replica
         self._prefer_peer = spec.seed == "peer"
         self.clock = self.world.clock_of(self)
@@ -126,6 +136,11 @@ class SimReplica(SimProcess):
         return self.name
 
     @property
+    def results(self) -> Results:
+        """Which results it computes."""
+        return results_of(self.spec)
+
+    @property
     def at(self) -> Standpoint:
         """How far it is."""
         return self.stage_progress.at if self.stage_progress is not None else Standpoint()
@@ -134,6 +149,17 @@ class SimReplica(SimProcess):
     def up_s(self) -> float:
         """For how long it has been counted on."""
         return (self.world.timeline.now_us - self._up_since_us) / US_PER_S if self._up_since_us is not None else 0.0
+
+    @property
+    def computes(self) -> bool:
+        """Whether it computes epochs, as it says."""
+        return self.alive and not self.draining and self.said in COMPUTING
+
+    @property
+    def seems_to_compute(self) -> bool:
+        """Whether nobody could know otherwise: it does, or did until a moment ago."""
+        gone_s = (self.world.timeline.now_us - self._ended_us) / US_PER_S
+        return self.computes or (not self.alive and self.said in COMPUTING and gone_s < UNKNOWN_S)
 
     def drain(self) -> None:
         """Finish the epoch under way and end; the word takes a moment to arrive."""
@@ -231,7 +257,16 @@ class SimReplica(SimProcess):
         lead = self.world.settings.lead_epochs_max
         host, process = self.host.name, str(self.pid)
         self.reporter = Reporter(
-            self._store, self.holder, lambda: None, lead, self.clock, self.pid, host=host, process=process
+            self._store,
+            self.holder,
+            lambda: None,
+            lead,
+            self.clock,
+            self.pid,
+            host=host,
+            process=process,
+            generation=self.spec.generation,
+            results_of=self.spec.results_of,
         )
         self._report_regularly()
         self._drive(self._life())
@@ -256,11 +291,13 @@ class SimReplica(SimProcess):
             self.checkpoints,
             self.world.settings,
             PLAN,
-            VERSION,
+            self.spec.code_hash,
             [[step.id for step in stage.time_steps] for stage in self.world.stages],
             self._prefer_peer,
             self._elapsed_s,
             host=self.host.name,
+            results_of=self.spec.results_of,
+            takes_older=self.spec.takes_older,
         ).steps()
         at = self._own()
         if len(at) < len(self.world.stages):
@@ -296,10 +333,7 @@ class SimReplica(SimProcess):
             self.clock,
             self._elapsed_s,
         )
-        machines: list[EpochSteps[SimOutput]] = [
-            EpochSteps(self._store, self.holder, stage, VERSION, self.stage_progress, lambda: self.draining, self.clock)
-            for stage in range(len(at))
-        ]
+        machines = [self._epochs_of(stage, self.stage_progress) for stage in range(len(at))]
         self.reporter.standpoint = lambda: self.at
         self.reporter.diverged = lambda: any(machine.diverged for machine in machines)
         self.reporter.state = "running"
@@ -307,6 +341,21 @@ class SimReplica(SimProcess):
         self.sealer.wake = self._drive(self.sealer.steps()).wake
         self.stage_progress.take_up()
         return machines
+
+    def _epochs_of(self, stage: int, progress: StageProgress) -> EpochSteps[SimOutput]:
+        others = [one for one in self._store.progress() if one.replica != self.name]
+        publish = self._store.head() is not None and any(is_live(one, self.clock()) for one in others)
+        patience_s, now_s = self.world.settings.lag_timeout_s, self._elapsed_s
+        part = part_of(self._store, self.spec, patience_s, others_publish=publish, elapsed_s=now_s)
+        stopping, version = (lambda: self.draining), self.spec.code_hash
+        return EpochSteps(self._store, self.holder, stage, version, progress, stopping, self.clock, part, now_s)
+
+    def fail(self, error: LockstepError) -> None:
+        """As production: whoever stops in the midst of an epoch that others publish has stopped."""
+        if self.draining and error.code == "LS0601":
+            self.exit(EXIT_DRAINED)
+        else:
+            super().fail(error)
 
     def _next_entry(self, stage: int) -> Steps[Entry]:
         """The next epoch once it is sealed, as Spark's source answers it: never, when the replica shall end."""
@@ -358,7 +407,7 @@ class SimReplica(SimProcess):
     def _write_offsets(self, stage: int, entry: Entry) -> None:
         self.world.refuse_write("checkpoint")
         own = self.checkpoints.own(stage) or Checkpoint()
-        self.checkpoints.write(stage, Checkpoint(own.epoch, entry.epoch, own.state, own.before, sound=own.sound))
+        self.checkpoints.write(stage, Checkpoint(own.epoch, entry.epoch, own.state, own.before, own.sound, own.version))
 
     def _commit(self, stage: int, entry: Entry) -> None:
         self.world.refuse_write("checkpoint")
@@ -366,7 +415,8 @@ class SimReplica(SimProcess):
         before, after = work.state, work.next_state
         work.state = after.damaged() if self._is_hit else after
         self._is_hit = False
-        self.checkpoints.write(stage, Checkpoint(entry.epoch, entry.epoch, work.state, before))
+        version = self.spec.code_hash
+        self.checkpoints.write(stage, Checkpoint(entry.epoch, entry.epoch, work.state, before, version=version))
 
     # What its other threads do.
 
@@ -403,9 +453,10 @@ class SimReplica(SimProcess):
             if mine.state != self.said:
                 self.note(f"is {mine.state}")
             self.said = mine.state
-        if self.said == "running" and self._up_since_us is None:
+        is_up = self.said == "running" and self.world.is_published_by(self.spec.results_of)
+        if is_up and self._up_since_us is None:
             self._up_since_us = self.world.timeline.now_us
-        if self.said != "running":
+        if not is_up:
             self.down()
 
     def down(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from lockstep.config import RunSettings
 
@@ -30,6 +31,22 @@ EVERYONE = "all"
 SPARE = "spare"
 
 Span = tuple[float, float]
+
+
+class Ask(NamedTuple):
+    """What somebody asks of the job while it runs."""
+
+    at_s: float
+    what: Literal["partitions", "replicas", "restart", "same results", "other results", "deactivate", "move"]
+    value: int = 0
+    """How many partitions or replicas; which replica moves, and which host it moves to (ten times the one, plus the
+    other); what changes in the results (0: nothing)."""
+    timeout_s: float = 60.0
+    at_deadline: Literal["rollback", "commit"] = "rollback"
+    wish: Literal["", "commit", "rollback"] = ""
+    """What a person says of it later."""
+    later_s: float = 2.0
+    """How much later; or how long the job is deactivated, or one replica with the old results is kept."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +117,8 @@ class Scenario:
     """(when, which, for how long) a host reaches neither the store nor other hosts; its processes go on."""
     sinks_beyond: bool = False
     """Whether a host that is cut off still reaches the sinks."""
+    operations: tuple[Ask, ...] = ()
+    """What is asked of the job while it runs."""
     strikes_max: int = 1_000_000
     """Only so many faults strike replicas: shrinking lowers it."""
     spared: tuple[int, ...] = ()
@@ -197,6 +216,53 @@ def random_hosts_scenario(seed: int, hosts: int, replicas: int | None = None) ->
         disk_full_s=(),
         disk_locked_s=(),
         power_loss=False,
+    )
+
+
+def with_operations(seed: int, drawn: Scenario) -> Scenario:
+    """The same while somebody changes the job, again and again: there is less trouble, and more of it for whoever
+    supervises, so that changes are struck and still come to their end.
+
+    >>> scenario = with_operations(4711, random_scenario(4711))
+    >>> scenario == with_operations(4711, random_scenario(4711)), len(scenario.operations) > 0
+    (True, True)
+    """
+    draw = random.Random(f"operations of {seed}")  # noqa: S311 (a seed is the point)
+    faults_s = draw.choice((8.0, 16.0, 24.0))
+    kills = draw.choice((0, 1, 2, 10)) if drawn.supervisor_killed_s or draw.random() < 0.5 else 0
+    return replace(
+        drawn,
+        faults_s=faults_s,
+        operations=tuple(_ask(draw, drawn, faults_s) for _ in range(draw.choice((1, 1, 2, 3)))),
+        crash_chance=draw.choice((0.0, 0.002, 0.01)),
+        hang_chance=draw.choice((0.0, 0.001, 0.003)),
+        hold_chance=0.0 if drawn.hosts else draw.choice((0.0, 0.0, 0.002)),
+        slowness=tuple(draw.choice((1.0, 1.0, 1.5)) for _ in range(3)),
+        faulty=(*(f"r{number}" for number in range(5)), SPARE),
+        supervisor_killed_s=tuple(round(draw.uniform(1.0, faults_s), 3) for _ in range(kills)),
+    )
+
+
+def _ask(draw: random.Random, drawn: Scenario, until_s: float) -> Ask:
+    kinds = ["partitions", "replicas", "restart", "same results", "deactivate"]
+    # Other results are refused for a job of several stages.
+    kinds += ["other results", "other results"] if drawn.stages == 1 else []
+    kinds += ["move", "move"] if drawn.hosts else []
+    what = draw.choice(kinds)
+    value = {
+        "partitions": draw.choice((2, 4, 8)),
+        "replicas": draw.choice((1, 2, 3)),
+        "other results": draw.choice((0, 0, 7, 9)),
+        "move": 10 * draw.randrange(drawn.replicas) + draw.randint(1, max(1, drawn.hosts)),
+    }.get(what, 0)
+    return Ask(
+        round(draw.uniform(0.5, until_s), 3),
+        what,  # type: ignore[arg-type]
+        value,
+        timeout_s=draw.choice((4.0, 12.0, 60.0, 60.0)),
+        at_deadline=draw.choice(("rollback", "rollback", "commit")),
+        wish=draw.choice(("", "", "", "commit", "rollback")),
+        later_s=round(draw.uniform(0.5, 8.0), 3),
     )
 
 

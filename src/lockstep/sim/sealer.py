@@ -29,6 +29,7 @@ class SimSealer(SealingSteps):
             replica.sealing_failed,
             replica.clock,
             lambda: world.timeline.elapsed_s,
+            replica.spec.results_of,
         )
         self._replica = replica
         self.wake: Callable[[], None] = lambda: None

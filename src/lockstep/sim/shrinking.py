@@ -61,7 +61,7 @@ def _smaller(failure: Failure) -> Iterator[Scenario]:
     for name in (*_PLANNED, *_OF_HOSTS):
         if getattr(scenario, name):
             yield _with(scenario, name, ())
-    for name in _OF_HOSTS:
+    for name in (*_OF_HOSTS, "operations"):
         planned = getattr(scenario, name)
         for left_out in planned if len(planned) > 1 else ():
             yield _with(scenario, name, tuple(one for one in planned if one != left_out))

@@ -15,6 +15,7 @@ WRITES = (
     "release",
     "begin",
     "retire",
+    "remove",
     "report",
     "add_digests",
     "add_published",
@@ -22,6 +23,7 @@ WRITES = (
     "judge",
     "add_observed",
     "add_event",
+    "put_fact_if_absent",
     "set_fact",
     "swap_fact",
 )

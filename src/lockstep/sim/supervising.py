@@ -8,14 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from lockstep.agent.leftovers import LockHolder
-from lockstep.config import Settings
 from lockstep.connect.protocols import SinkSide, SourceSide
-from lockstep.control.spares import Spares, Times
-from lockstep.control.supervisor import Supervisor
-from lockstep.control.surroundings import Surroundings
-from lockstep.control.taking_over import retire, sweep, take_over
+from lockstep.control.coordinator.taking_over import WRITE, retire, sweep, take_over
+from lockstep.control.hosts.agents import end_others, sorted_out
+from lockstep.control.operations.changing import Changes, Operations, Unchanging
+from lockstep.control.start.continuing import forget_removed, note_version
+from lockstep.control.supervise.spares import Spares, Times
+from lockstep.control.supervise.supervisor import TICK_S, Supervisor
+from lockstep.control.supervise.surroundings import Surroundings
 from lockstep.errors import LockstepError, StoreError
-from lockstep.runtime.spec import ReplicaSpec, replica_names
+from lockstep.runtime.desired_run import DesiredRun
+from lockstep.runtime.spec import replica_names
+from lockstep.runtime.state.recovery import VERSION
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.sim.child_processes import SimProcesses
 from lockstep.sim.replica import SimReplica
@@ -50,9 +54,9 @@ class SimSupervisor:
         self.alive = True
         self.hangs = False
         self.stopping = False
+        self._woke_s = -1.0
         self.term = 0
         """None yet: nobody obeys it before it has taken over."""
-        self.settings = Settings(run=world.settings)
         self.started: list[SimReplica] = []
         """The processes that it started itself."""
         self._strike: tuple[int, Callable[[], None]] | None = None
@@ -74,22 +78,31 @@ class SimSupervisor:
         self._go_on(partial(next, self._steps))
 
     def _life(self) -> Steps[None]:
-        timeline, clock = self.world.timeline, self.world.clock_of(self)
-        settings = self.settings
-        template = ReplicaSpec("project", "store", "sim", "job.py", "", "", "auto", {})
+        """As ``control.start.run`` puts it together."""
+        timeline, clock, store = self.world.timeline, self.world.clock_of(self), self._store
         is_shared = self.world.scenario.hosts > 0
-        self.term = yield from take_over(self._store, self.name, self._end_blocker, is_shared=is_shared)
-        names = replica_names(self.world.scenario.replicas)
+        self.term = yield from take_over(store, self.name, self._end_blocker, is_shared=is_shared)
+        order = self.world.order
+        template, settings = order.template(), order.parsed_settings()
+        changes = self._changes(order)
+        roster = {name: wanted.template.likeness for name, wanted in changes.roster().items()}
         processes = self._new_processes()
-        adopted, waiting = processes.adopted()
-        yield from retire(self._store, adopted)
-        yield from sweep(self._store, cast("list[SinkSide]", list(self.world.sinks.values())), adopted)
-        spares = Spares(
-            self._store, template, settings, names, processes, lambda: timeline.elapsed_s, clock, SPARE_TIMES
-        )
+        speaking = {one.replica: one.process for one in store.progress()}
+        kinds = changes.kinds if isinstance(changes, Operations) else ()
+        found = sorted_out(processes.running(), template.likeness, roster, speaking, kinds)
+        yield from end_others(found.others, processes.running, store, lambda: timeline.elapsed_s)
+        adopted, waiting = processes.adopted(found)
+        yield from retire(store, adopted)
+        yield Step(WRITE, partial(self._settle_version, order))
+        yield Step(WRITE, partial(forget_removed, store, {*roster, *adopted}))
+        yield from sweep(store, cast("list[SinkSide]", list(self.world.sinks.values())), adopted)
+        names = replica_names(settings.run.replicas)
+        spares = Spares(store, template, settings, names, processes, lambda: timeline.elapsed_s, clock, SPARE_TIMES)
         spares.adopt(adopted, waiting)
+        if isinstance(changes, Operations):
+            changes.on_change = lambda orders: spares.follow(orders[0].template(), orders[0].parsed_settings())
         self.supervisor = Supervisor(
-            self._store,
+            store,
             template,
             settings,
             cast("dict[str, SourceSide]", self.world.sources),
@@ -101,15 +114,28 @@ class SimSupervisor:
                 sleep=timeline.pass_by,
                 start=spares,
                 adopted=adopted,
+                kinds={name: one.listed.likeness for name, one in found.replicas.items()},
                 look=self._look,
                 crowded=processes.crowded,
                 reserve=spares,
                 lock_holder=self._lock_holder,
             ),
+            changes=changes,
         )
         if self.stopping:
             self.supervisor.stop()
         yield from self.supervisor.steps(lambda: None)
+
+    def _changes(self, order: DesiredRun) -> Changes:
+        if not self.world.scenario.operations:
+            return Unchanging(order.template(), replica_names(order.settings["run"]["replicas"]))
+        clock = self.world.clock_of(self)
+        return Operations(self._store, order, lambda: self.world.timeline.elapsed_s, clock=clock)
+
+    def _settle_version(self, order: DesiredRun) -> None:
+        """Where another version of the code was noted, this one takes over after the foremost replica."""
+        if self._store.fact(VERSION) != order.code_hash:
+            note_version(self._store, order.code_hash, self.world.standings())
 
     def stop(self) -> None:
         """As Ctrl-C does."""
@@ -139,11 +165,16 @@ class SimSupervisor:
         self.note(what)
         self.world.history.told[f"supervisor {what}"] += 1
 
+    @property
+    def has_just_woken(self) -> bool:
+        """Whether it does what it decided before it stood still."""
+        return self.world.timeline.elapsed_s - self._woke_s < TICK_S
+
     def _stand_still(self, seconds: float) -> None:
         self.note(f"stands still for {seconds:.1f} s")
         self.hangs = True
         self.world.timeline.pass_by(seconds)
-        self.hangs = False
+        self.hangs, self._woke_s = False, self.world.timeline.elapsed_s
         if self.alive:
             self.tell("moves again")
 

@@ -47,12 +47,14 @@ class SimWork:
         rows = records_between(self.stage, start, entry.cut)
         outputs = [SimOutput(sink, digest(self.next_state, sink), rows) for sink in self.stage.sinks]
         for one in outputs:
-            self._world.history.computed(entry.epoch, one.sink, one.digest, by=str(self._replica.holder))
+            by, lineage = str(self._replica.holder), self.next_state.lineage
+            self._world.history.computed(entry.epoch, one.sink, one.digest, by=by, lineage=lineage)
         return outputs
 
     def computed(self, start: Cut, entry: Entry) -> State:
         """The state after the epoch."""
-        return compute(self.stage, self.state, start, entry, self._observed, self.content)
+        results = self._replica.results
+        return compute(self.stage, self.state, start, entry, self._observed, self.content, results)
 
     def observed(self) -> Mapping[str, int | None]:
         """What the epoch saw of event time."""
@@ -68,6 +70,7 @@ class SimWork:
         held = side.publish(wanted, self._world.timeline.now_us)
         if len(side.visible) > visible:
             self._world.published(side)
+            self._world.named(wanted, self.next_state.lineage, side)
         elif self._replica.zombie:
             self._replica.tell("publishes second")
         return held

@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from lockstep.clock import US_PER_S
-from lockstep.config import RunSettings
+from lockstep.config import RunSettings, Settings
+from lockstep.connect.protocols import Publication
 from lockstep.errors import StoreError
 from lockstep.observe import promises
-from lockstep.runtime.desired_run import LEASE
+from lockstep.runtime.desired_run import LEASE, DesiredRun, last_run, note_desired
 from lockstep.runtime.spec import ReplicaSpec, replica_names
+from lockstep.runtime.steering import steering
 from lockstep.sim.child_processes import SimAgent
 from lockstep.sim.faults import Faults
 from lockstep.sim.history import History
 from lockstep.sim.hosts import Disk, SimHost
 from lockstep.sim.memory_store import MemoryStore
-from lockstep.sim.pipeline import INSIDE, SINKS, Boundary, SimSink, SimSource, SimStage, stages_of
+from lockstep.sim.operator import SimOperator
+from lockstep.sim.pipeline import (
+    INSIDE,
+    SINKS,
+    VERSION,
+    Boundary,
+    Lineage,
+    Results,
+    SimSink,
+    SimSource,
+    SimStage,
+    stages_of,
+)
 from lockstep.sim.process import EXIT_KILLED, SimProcess
-from lockstep.sim.replica import SimReplica
+from lockstep.sim.replica import UNKNOWN_S, SimReplica
 from lockstep.sim.scenario import EVERYONE, Scenario
 from lockstep.sim.spare import SimSpare
 from lockstep.sim.store_access import StoreAt, WriteLock
 from lockstep.sim.supervising import SimSupervisor
 from lockstep.sim.timeline import START_US, HostClock, Timeline
-from lockstep.store.protocols import Cut, Entry
+from lockstep.store.protocols import Cut, Entry, Store
 
 SETTLED_S = 3.0
 """An epoch sealed this long ago, in calm, has to be published."""
@@ -79,7 +93,22 @@ class World:
         self._ending = False
         self._last: list[SimReplica] = []
         """Who was up when the job was stopped for the last time."""
+        settings = Settings(run=self.settings).model_dump(mode="json")
+        note_desired(cast("Store", self.store), DesiredRun("sim", "job.py", VERSION, "", settings))
+        self.operator = SimOperator(self)
         self._plan()
+
+    @property
+    def order(self) -> DesiredRun:
+        """What is to run now."""
+        order = last_run(self.store)
+        assert order is not None
+        return order
+
+    @property
+    def names(self) -> list[str]:
+        """The replicas that there should be, apart from operations."""
+        return replica_names(self.order.settings["run"]["replicas"])
 
     def run(self) -> None:
         """From the first start to the last stop. Raises :class:`PromiseBroken` at the first broken promise."""
@@ -107,6 +136,10 @@ class World:
         """The newest epoch ever sealed."""
         return self.history.head
 
+    def timeline_clock(self) -> int:
+        """The true time: people have watches."""
+        return self.timeline.now_us
+
     @property
     def agent(self) -> SimAgent:
         """Who has the processes, if hosts are not simulated."""
@@ -131,6 +164,32 @@ class World:
     def published(self, side: SimSink) -> None:
         """Something became visible in a sink."""
         self.history.published(side)
+
+    def named(self, published: Publication, lineage: Lineage, side: SimSink) -> None:
+        """With which results that was: those that the entry names, while anybody is there who has them."""
+        held, named = steering(self.store), self.history.entries[published.epoch].generation
+        alone = named not in (held.generation, held.beside)
+        self.history.named(published.epoch, lineage, side.name, published.by, alone=alone)
+
+    def is_published_by(self, generation: int) -> bool:
+        """Whether replicas with the results of this generation publish now; others compute in the shadow."""
+        head = self.store.head()
+        return generation == steering(self.store).generation == (head.generation if head is not None else generation)
+
+    def leaves(self, child: SimReplica, supervisor: SimSupervisor) -> None:
+        """A supervisor asks a process to end: if that is for an operation, enough others have to compute."""
+        inner, one = supervisor.supervisor, self.operator.open
+        slot = inner.slots.get(child.acts_for) if inner is not None else None
+        if (
+            one is None
+            or supervisor.stopping
+            or supervisor.has_just_woken
+            or child.up_s < UNKNOWN_S
+            or (inner and slot and inner._fits(slot))
+        ):
+            return
+        others = sorted({other.name for other in self.processes if other is not child and other.seems_to_compute})
+        self.history.check(promises.capacity(str(child.holder), others, self.operator.wanted))
 
     def _new_store(self) -> MemoryStore:
         return MemoryStore(self._clocks[_SUPERVISOR])
@@ -219,15 +278,31 @@ class World:
 
     def epoch_s(self, name: str) -> float:
         """How long a replica computes an epoch."""
-        return self.draw.uniform(0.05, 0.2) * self.scenario.slowness[int(name[1:])]
+        slowness = self.scenario.slowness
+        return self.draw.uniform(0.05, 0.2) * slowness[int(name[1:]) % len(slowness)]
+
+    def standings(self) -> list[tuple[int, ...]]:
+        """How far the checkpoints of each replica are, stage by stage."""
+        stages = range(len(self.stages))
+        disks = [self.disk_of(name) for name in self.names]
+        found = [[disk.get((name, stage)) for stage in stages] for name, disk in zip(self.names, disks, strict=True)]
+        return [tuple(one.epoch for one in own if one is not None) for own in found if all(own)]
+
+    def disk_of(self, replica: str) -> Disk:  # noqa: ARG002
+        """Where the state of a replica is."""
+        return self.home.disk
 
     def may_be_damaged(self, name: str) -> bool:
         """Whether a checkpoint may be lost: not the last ones that can carry the job on."""
         floor = self.store.floor()
-        good = self._sound(floor)
-        others = [other for other in replica_names(self.scenario.replicas) if other != name]
+        mine, good = self._results(name), self._sound(floor)
+        lasting = self.operator.lasting
+        others = [other for other in lasting if other != name and self._results(other) >= mine]
         stages = range(len(self.stages))
         return floor == 0 or any(all((other, stage) in good for stage in stages) for other in others)
+
+    def _results(self, name: str) -> set[Results]:
+        return {one.state.lineage[-1][0] for (owner, _), one in self.disk_of(name).items() if owner == name}
 
     def _sound(self, floor: int) -> set[tuple[str, int]]:
         """The checkpoints, by replica and stage, that can carry a replica on."""
@@ -256,9 +331,17 @@ class World:
             after(start_s, lambda: self.history.note("world", "the disk makes trouble"))
             after(end_s, lambda: self.history.note("world", "the disk is well again"))
             # Afterwards a sealer tries again within a second.
-            self._excuse(start_s, end_s + 1.0)
+            self.excuse(start_s, end_s + 1.0)
+        if isinstance(self.store, MemoryStore):
+            self.store.on_fact = self.operator.watch
+        self.operator.plan()
 
-    def _excuse(self, from_s: float, to_s: float) -> None:
+    @property
+    def clocks_wrong_s(self) -> float:
+        """How far the clocks are apart at most."""
+        return 2 * sum(abs(by_s) for _, _, by_s in self.scenario.clock_jumps_s)
+
+    def excuse(self, from_s: float, to_s: float) -> None:
         """Nobody could publish then."""
         self.history.excused_us.append((START_US + round(from_s * US_PER_S), START_US + round(to_s * US_PER_S)))
 
@@ -305,10 +388,11 @@ class World:
 
     def _look(self) -> None:
         self.timeline.after(LOOK_S, self._look)
+        self.operator.look()
         alive = [one for one in self.supervisors if one.alive]
         if self.write_lock.holder is not None and all(one.hangs for one in alive):
             # Two at once: who keeps everybody from writing is stopped, and so is the only one who could end it.
-            self._excuse(self.timeline.elapsed_s - LOOK_S, self.timeline.elapsed_s + LOOK_S)
+            self.excuse(self.timeline.elapsed_s - LOOK_S, self.timeline.elapsed_s + LOOK_S)
         if self._ending:
             return
         if not alive:
@@ -324,6 +408,7 @@ class World:
             self.history.note("world", "Ctrl-C, and start again")
             newest.stop()
         elif self.timeline.elapsed_s >= self.scenario.total_s and self._is_recovered():
+            self.operator.check_end()
             self._ending, self._last = True, [one for one in self.live() if one.holder.incarnation]
             newest.stop()
 
@@ -350,14 +435,20 @@ class World:
     def _is_recovered(self) -> bool:
         """Once faults have stopped: whether everyone is back within the lead; not for ever, and the head moves."""
         running = {one.name: one.at.epoch for one in self.live() if one.said == "running"}
-        sealed_s = (self.timeline.now_us - self.history.sealed_us.get(self.head, START_US)) / US_PER_S
+        sealed_us = max(self.operator.activated_us, self.history.sealed_us.get(self.head, START_US))
+        sealed_s = (self.timeline.now_us - sealed_us) / US_PER_S
+        if self.operator.paused_s is not None:
+            return False
         if sealed_s > STALLED_S and any(one.up_s > STALLED_S for one in self.live()):
             self.history.check([f"progress: nothing was sealed for {sealed_s:.1f} s"])
-        if len(running) == self.scenario.replicas:
+        names = self.names
+        if not self.operator.is_quiet:
+            return False
+        if sorted(running) == names:
             self.history.check(promises.readiness(running, self.head, self.settings.lead_epochs_max))
             return True
         limit_s = self.scenario.recovery_s_max
-        if self.timeline.elapsed_s > self.scenario.troubled_s + limit_s:
-            away = [name for name in replica_names(self.scenario.replicas) if name not in running]
+        if self.timeline.elapsed_s > max(self.scenario.troubled_s, self.operator.quiet_s) + limit_s:
+            away = [name for name in names if name not in running]
             self.history.check([f"progress: {name} did not come back within {limit_s:.0f} s" for name in away])
         return False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 from lockstep.store.names import checked_name
 
 JOBS_FOLDER = "jobs"
+DELETED_FOLDER = "deleted"
 
 
 def job_folder(home: Path, job: str) -> Path:
@@ -24,3 +26,15 @@ def list_job_folders(home: Path) -> list[str]:
         return sorted(path.name for path in (home / JOBS_FOLDER).iterdir())
     except FileNotFoundError:
         return []
+
+
+def set_job_aside(home: Path, job: str) -> Path:
+    """Put everything of a job on this host out of the way in one act, since half a job is none; where it is to be
+    removed from."""
+    aside = home / DELETED_FOLDER
+    try:
+        aside.mkdir(exist_ok=True, parents=True)
+        job_folder(home, job).rename(aside / f"{job}-{secrets.token_hex(4)}")
+    except FileNotFoundError:
+        pass  # it has none, or had
+    return aside

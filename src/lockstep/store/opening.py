@@ -15,10 +15,12 @@ from lockstep.errors import StoreError
 from lockstep.store import sqlite_store
 from lockstep.store.hosts import SqliteHosts
 from lockstep.store.protocols import Hosts, Store
+from lockstep.store.zookeeper import deleting
 from lockstep.store.zookeeper import store as zookeeper_store
 from lockstep.store.zookeeper.address import SCHEME as ZOOKEEPER
 from lockstep.store.zookeeper.address import parsed
 from lockstep.store.zookeeper.hosts import ZookeeperHosts
+from lockstep.store.zookeeper.members import Member, members
 
 SQLITE = "sqlite:"
 
@@ -92,6 +94,15 @@ def announced_hosts(address: str) -> dict[str, dict[str, Any]]:
         registry.close()
 
 
+def members_at(address: str) -> list[Member]:
+    """The members of the ensemble at an address, as each answers; none where the store is a folder.
+
+    >>> members_at("sqlite:.lockstep")
+    []
+    """
+    return members(parsed(address)) if address.startswith(ZOOKEEPER) else []
+
+
 def lock_file(address: str, job: str) -> Path | None:
     """The file whose write lock everybody who uses an embedded store waits for; None for one that has no such lock.
 
@@ -107,6 +118,21 @@ def list_jobs(address: str) -> list[str]:
     if address.startswith(ZOOKEEPER):
         return zookeeper_store.list_jobs(address)
     return sqlite_store.list_jobs(_folder(address))
+
+
+def is_being_deleted(address: str, job: str) -> bool:
+    """Whether somebody has begun to delete a job at an address that several hosts share."""
+    return address.startswith(ZOOKEEPER) and deleting.is_being_deleted(parsed(address), job)
+
+
+def begin_deleting(address: str, job: str) -> None:
+    """Nobody opens the store of a job any more, at an address that several hosts share: LS0427."""
+    deleting.begin_deleting(parsed(address), job)
+
+
+def delete_shared(address: str, job: str) -> None:
+    """Remove all that such a store has of a job; to be repeated if it was cut off."""
+    deleting.delete_nodes(parsed(address), job)
 
 
 def _folder(address: str) -> Path:

@@ -67,6 +67,9 @@ class Entry:
     sealed_by: str = ""
     ending: int = 0
     """In a run until done: how many epochs in a row, this one included, had no records after the input's end."""
+    caught_up: Mapping[str, int] = field(default_factory=dict)
+    """Of a run that takes what is there (by when it began): how many epochs in a row, this one included, had no
+    records after that. Another run begins anew."""
     held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The sources that were held back: of which other one each is ahead, and by how many microseconds."""
     partitions: Mapping[str, Mapping[str, Sequence[int | None]]] = field(default_factory=dict)
@@ -365,6 +368,9 @@ class Record(Protocol):
 
     def events(self, after_id: int = 0, limit: int = 1000) -> list[tuple[int, int, str, str, str]]:
         """(id, at_us, kind, replica, text), oldest first."""
+
+    def newest_event(self) -> int:
+        """The id of the newest event, 0 if there is none: cheap enough to be asked ten times a second."""
 
     def latency_ms(self) -> dict[str, float]:
         """p50, p90, p99, max and count of the job's histogram: age of an epoch's oldest record at its publishing."""

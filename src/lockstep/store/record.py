@@ -129,6 +129,11 @@ class SqliteRecord(Part):
         with self._database.reading() as connection:
             return connection.execute(query, (after_id, limit)).fetchall()
 
+    def newest_event(self) -> int:
+        """The id of the newest event, 0 if there is none."""
+        with self._database.reading() as connection:
+            return int(connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+
     def latency_ms(self) -> dict[str, float]:
         """p50, p90, p99, max and count of the job's histogram: age of an epoch's oldest record at its publishing."""
         with self._database.reading() as connection:

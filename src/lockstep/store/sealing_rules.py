@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any
 
 from lockstep.errors import StoreError
 from lockstep.observe.promises import completeness
@@ -70,11 +72,33 @@ def not_onward(epoch: int, why: str) -> StoreError:
     )
 
 
+def to_json(entry: Entry) -> dict[str, Any]:
+    """An entry as it is kept: without what is as it would be anyway, so that a Lockstep without a field reads it too.
+
+    >>> to_json(Entry(7, 100, {"logins": {"0": 5}}))
+    {'epoch': 7, 'epoch_time_us': 100, 'cut': {'logins': {'0': 5}}}
+    """
+    return {name: value for name, value in vars(entry).items() if name in _NEEDED or value != _DEFAULTS[name]}
+
+
+def from_json(kept: Mapping[str, Any]) -> Entry:
+    """What :func:`to_json` gave, here or by a newer Lockstep: what that knows more is about what is not done here."""
+    return Entry(**{name: value for name, value in kept.items() if name in _NEEDED or name in _DEFAULTS})
+
+
+_DEFAULTS = {
+    one.name: one.default if one.default_factory is MISSING else one.default_factory()
+    for one in fields(Entry)
+    if one.default is not MISSING or one.default_factory is not MISSING
+}
+_NEEDED = {one.name for one in fields(Entry)} - set(_DEFAULTS)
+
+
 def to_text(entry: Entry) -> str:
-    """An entry as it is kept. As JSON it may gain fields with a default: nothing searches by them."""
-    return json.dumps(vars(entry), default=dict, sort_keys=True)
+    """An entry as text. It may gain fields with a default: nothing searches by them."""
+    return json.dumps(to_json(entry), default=dict, sort_keys=True)
 
 
 def from_text(body: str) -> Entry:
     """What :func:`to_text` was given."""
-    return Entry(**json.loads(body))
+    return from_json(json.loads(body))

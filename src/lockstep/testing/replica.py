@@ -54,7 +54,7 @@ class SealerByHand(Sealer):
         self._limit = min(RECORDS_MAX, self._settings.records_per_epoch_max)
         advances = self._advances(previous, epoch_time_us)
         has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
-        ended = self._ending(previous, advances, has_data=has_data) if ending else 0
+        ended = self._quiet_epochs(previous, advances, has_data=has_data) if ending else 0
         self.put(self._proposal(epoch, previous, advances, ended, epoch_time_us=self._epoch_time_us(previous)))
         entry = self._store.entry(epoch)
         assert entry is not None

@@ -23,8 +23,8 @@ from lockstep.connect.protocols import Place
 from lockstep.connect.reading import read
 from lockstep.connect.registry import source_side
 from lockstep.connect.specs import JournalSource
-from lockstep.control.continuing import note_version, settle_buckets
-from lockstep.control.retention import forget
+from lockstep.control.start.continuing import note_version, settle_buckets
+from lockstep.control.supervise.retention import forget
 from lockstep.errors import LockstepError, RunError
 from lockstep.runtime.decide.marks import time_steps
 from lockstep.runtime.epoch.source import LockstepSource

@@ -64,7 +64,7 @@ def test_files_that_are_neither_code_nor_tables_are_refused(tmp_path: Path, name
     with zipfile.ZipFile(file, "w") as bundle:
         bundle.writestr(name, "mine")
     status, said = sent(tmp_path / "there", file.getvalue())
-    assert status == 409 and "only code and tables are taken" in said
+    assert status == 409 and "only code, tables and state are taken" in said
     assert not [path for path in (tmp_path / "there").rglob("*") if path.is_file()]
 
 

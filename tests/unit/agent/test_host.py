@@ -19,10 +19,10 @@ from lockstep.agent.client import AgentClient, AgentGone
 from lockstep.agent.contact import Contact
 from lockstep.agent.host import Host, HostAgent
 from lockstep.config import HostSettings
-from lockstep.control import host_directory
-from lockstep.control.agents import AgentProcesses
-from lockstep.control.host_directory import HostDirectory
-from lockstep.errors import LockstepError, RunError
+from lockstep.control.hosts import host_directory
+from lockstep.control.hosts.agents import AgentProcesses
+from lockstep.control.hosts.host_directory import HostDirectory
+from lockstep.errors import LockstepError, RunError, ServiceError
 from lockstep.runtime.desired_run import LEASE, DesiredRun, note_desired, note_stopped
 from lockstep.security import TlsFiles
 from lockstep.store.opening import address_in, open_hosts, open_store
@@ -199,6 +199,29 @@ def test_an_agent_that_has_forgotten_a_job_counts_as_gone(scene: Scene) -> None:
     client = AgentClient(Contact(served.address, TOKEN, "", "h1"), "another", 1)
     with pytest.raises(AgentGone):
         client.listed()
+    client.close()
+
+
+def test_a_host_removes_what_it_has_of_a_job_only_once_nothing_of_it_runs_there(scene: Scene) -> None:
+    served = scene.serve("h1")
+    directory = scene.directory()
+    folder = served.folder / ".lockstep" / "jobs" / "job"
+    client = AgentClient(directory.contacts()["h1"], "job")
+    with pytest.raises(ServiceError, match="still run on h1"):
+        client.delete()
+    (folder / "states" / ("a" * 32) / "checkpoint").mkdir(parents=True)
+    with pytest.raises(ServiceError, match="runs on h1 already"):
+        client.begin_with("r0", "a" * 32)
+    assert (folder / "code").is_dir()
+    directory.end()
+    client.begin_with("r0", "a" * 32)
+    assert (folder / "replicas" / "r0" / "checkpoint").is_dir()
+    for name in ("../../x", "b" * 32):
+        with pytest.raises(OSError, match="no state of that name"):
+            client.begin_with("r0", name)
+    client.delete()
+    assert not folder.exists() and not (served.folder / ".lockstep" / "deleted").exists()
+    client.delete()
     client.close()
 
 

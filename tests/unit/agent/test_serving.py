@@ -16,7 +16,7 @@ from lockstep.agent.client import AgentClient, AgentGone, AgentSilent
 from lockstep.agent.contact import Contact
 from lockstep.agent.description import FILE, new, read
 from lockstep.agent.starting import find_agent, listen
-from lockstep.control.agents import AgentProcesses
+from lockstep.control.hosts.agents import AgentProcesses
 from lockstep.errors import LockstepError
 from tests.unit.agent.pretended import AgentThread, PretendedMachine, hosted
 from tests.unit.agent.test_hosting import SPEC
@@ -140,7 +140,7 @@ def test_a_request_that_says_nothing_is_answered_and_harms_nobody(tmp_path: Path
 def test_a_supervisor_gets_another_agent_when_its_own_is_gone_and_counts_its_processes_as_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lockstep.control.agents.with_jvm", lambda spec: spec)
+    monkeypatch.setattr("lockstep.control.hosts.agents.with_jvm", lambda spec: spec)
     first = Served(tmp_path)
     processes, directory = processes_of(first, lambda: Served(tmp_path))
     process = processes.replica(SPEC, gently=False)
@@ -201,7 +201,7 @@ def test_an_agent_that_is_silent_does_not_hold_up_whoever_asks_and_is_not_taken_
 
 def test_an_agent_that_drains_is_waited_for_and_then_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGTERM to an agent, or a supervisor that stood still for longer than orphan_timeout_s."""
-    monkeypatch.setattr("lockstep.control.agents.with_jvm", lambda spec: spec)
+    monkeypatch.setattr("lockstep.control.hosts.agents.with_jvm", lambda spec: spec)
     now_s, first = 0.0, Served(tmp_path)
     processes, directory = processes_of(first, lambda: Served(tmp_path), lambda: now_s)
     process = processes.replica(SPEC, gently=False)

@@ -87,7 +87,7 @@ def test_without_mvn_one_line_says_why(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_connector_is_fetched_without_what_pyspark_has() -> None:
-    text = jars_pom(connector.JARS, alone=True)
+    text = jars_pom(connector.JARS)
     assert text.count("<exclusion>") == len(connector.JARS)
     assert "http" not in text
 

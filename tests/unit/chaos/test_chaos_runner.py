@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from lockstep.chaos import runner as runner_module
+from lockstep.chaos.operations import Shape
 from lockstep.chaos.planner import Planned
 from lockstep.chaos.runner import Runner
 from lockstep.chaos.running_job import StartedJob
@@ -70,6 +71,9 @@ class FakeJob:
 
     def all_healthy(self) -> bool:
         return len(self.healthy()) == 2
+
+    def shape(self) -> Shape:
+        return Shape(frozenset(self.incarnations), frozenset(self.incarnations))
 
     def has(self, need: Need) -> bool:
         return need is not Need.OTHER_REPLICA or len(self.healthy()) > 1

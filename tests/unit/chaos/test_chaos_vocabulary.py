@@ -32,6 +32,7 @@ def test_what_the_issue_asks_for_is_there() -> None:
         "fail-store", "damage-checkpoint", "delete-last-commit", "add-load", "go-quiet", "feed-late", "feed-malformed",
         "stop-and-start", "kill-agent", "crash-sealed-not-run", "crash-run-no-digest", "crash-digest-not-published",
         "crash-published-not-committed", "delay-network", "lose-network", "cut-network",
+        "rescale-partitions", "rescale-replicas", "restart", "upgrade", "upgrade-in-shadow", "deactivate",
     }  # fmt: skip
 
 

@@ -14,7 +14,8 @@ import pytest
 from lockstep.cli.plain_lines import JsonLines, PlainLines
 from lockstep.clock import wall_us
 from lockstep.config import STORE_FOLDER
-from lockstep.control import agents, job_agent, supervisor
+from lockstep.control.hosts import agents, job_agent
+from lockstep.control.supervise import supervisor
 from lockstep.errors import FunctionError
 from lockstep.runtime.spec import EXIT_JOB_ERROR, ReplicaSpec
 from lockstep.store.protocols import Entry, Progress, Published

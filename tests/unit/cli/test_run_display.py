@@ -10,9 +10,9 @@ from rich.console import Console
 
 from lockstep.cli.live_table import LiveTable, live_table
 from lockstep.cli.plain_lines import JsonLines, PlainLines, status_line
-from lockstep.control.event_words import event_text
-from lockstep.control.health import Event, Health, ReplicaHealth, State
-from lockstep.control.overview import Overview
+from lockstep.control.status.event_words import event_text
+from lockstep.control.status.health import Event, Health, ReplicaHealth, State
+from lockstep.control.status.overview import Overview
 
 DIVERGED: Event = (9, 0, "divergence", "r1", 'r1 against r0.1: no majority\nepoch 7, sink "out":\n  here: (1,)')
 

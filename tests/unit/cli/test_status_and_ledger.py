@@ -10,8 +10,9 @@ import pytest
 
 from lockstep.cli.plain_lines import replica_json
 from lockstep.clock import wall_us
-from lockstep.control.health import History, Limits, judge_health
-from lockstep.control.overview import RUN_BEGAN, rows_per_s
+from lockstep.control.status.health import History, Limits, judge_health
+from lockstep.control.status.overview import rows_per_s
+from lockstep.runtime.desired_run import RUN_BEGAN
 from lockstep.store.dead_letters import DeadLetterWriter, Letter
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Progress, Published, Store, state_subject
 from lockstep.store.sqlite_store import open_store
@@ -162,7 +163,8 @@ def test_a_job_that_drains_is_stopping() -> None:
 def store(tmp_path: Path) -> Store:
     """A job of two replicas that has sealed five epochs and published four; in the third, the replicas disagree."""
     store = open_store(tmp_path / ".lockstep", "alerts")
-    now = wall_us()
+    # In a minute: nothing of it is to be old when a command has at last started on a busy machine.
+    now = wall_us() + 60 * SECOND
     holders = {name: store.begin(name, os.getpid()) for name in ("r0", "r1")}
     for epoch in range(5):
         sealed_us = now - (5 - epoch) * SECOND
@@ -254,7 +256,7 @@ def test_status_and_ledger_say_which_source_waits_and_why(lockstep: Call, store:
     day_us, head = 86_400 * SECOND, store.head()
     assert head is not None
     held = {"clicks": {"orders": 31 * day_us}}
-    store.seal(replace(head, epoch=5, epoch_time_us=wall_us(), held=held), Holder("r0", 1))
+    store.seal(replace(head, epoch=5, epoch_time_us=head.epoch_time_us + SECOND, held=held), Holder("r0", 1))
     assert "held back: clicks waits, 31.0 days ahead of orders in event time" in lockstep("status").out
     assert lockstep("status", "--json").json()["held_back_us"] == held
     assert lockstep("ledger", "--json").json()["entries"][-1]["held_back_us"] == held

@@ -20,7 +20,7 @@ from lockstep.connect.sinks.compaction import compact
 from lockstep.connect.sinks.compaction_turn import turn
 from lockstep.connect.sinks.manifests import SHARD_EPOCHS, Compacted, DataFile, EmptyRun, Layout
 from lockstep.connect.sinks.staging import read_batches
-from lockstep.control.compacting import Compactor
+from lockstep.control.supervise.compacting import Compactor
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
 from lockstep.store.sqlite_store import open_store

@@ -24,9 +24,9 @@ from lockstep.connect.sinks.stage import StageSinkSide
 from lockstep.connect.sinks.stage_topic import StageTopicSinkSide
 from lockstep.connect.sources.stage import StageSide
 from lockstep.connect.sources.stage_topic import PAGES_PER_SLICE, ROW_BITS, StageTopicSide
-from lockstep.control import journals as settling
-from lockstep.control.journals import settle_journals
-from lockstep.control.shared_places import check_places
+from lockstep.control.start import journals as settling
+from lockstep.control.start.journals import settle_journals
+from lockstep.control.start.shared_places import check_places
 from lockstep.errors import LockstepError, RunError
 from lockstep.plan.schema import parse_schema
 from lockstep.plan.specs import StageJournal, StageSource

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control.adapting import ask, policy_runner, shape_of
+from lockstep.control.operations.verbs import JobVerbs
+from lockstep.control.policy.adapting import ask, policy_runner, shape_of
 from lockstep.control.policy.decisions import Replace, Rescale
-from lockstep.control.verbs import JobVerbs
 from lockstep.errors import ServiceError
 from lockstep.runtime.desired_run import DesiredRun, note_changed, note_desired
 from lockstep.store.opening import address_in, open_store

@@ -6,7 +6,7 @@ import pytest
 
 import lockstep as ls
 from lockstep import F
-from lockstep.control.check import advice
+from lockstep.control.start.check import advice
 
 SCHEMA = "user string, at timestamp"
 

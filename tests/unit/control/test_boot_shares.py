@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control.supervisor import Supervisor
-from lockstep.control.surroundings import Process, Surroundings
+from lockstep.control.supervise.supervisor import Supervisor
+from lockstep.control.supervise.surroundings import Process, Surroundings
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.protocols import Entry, Progress, Store
 from lockstep.store.sqlite_store import open_store

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.control.checkpoints import settle_checkpoints
+from lockstep.control.start.checkpoints import settle_checkpoints
 from lockstep.errors import ServiceError
 from lockstep.store.protocols import Entry, Store
 from lockstep.store.sqlite_store import open_store

@@ -8,8 +8,8 @@ import pytest
 
 from lockstep.config import RunSettings
 from lockstep.connect.protocols import Place
-from lockstep.control import compacting
-from lockstep.control.compacting import Compactor
+from lockstep.control.supervise import compacting
+from lockstep.control.supervise.compacting import Compactor
 from lockstep.store.sqlite_store import open_store
 from tests.unit.connect.sinks_for_connect import files_sink, publish
 

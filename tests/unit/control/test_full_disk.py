@@ -6,8 +6,8 @@ import errno
 from pathlib import Path
 
 from lockstep.config import Settings
-from lockstep.control.supervisor import Supervisor
-from lockstep.control.surroundings import Process, Surroundings
+from lockstep.control.supervise.supervisor import Supervisor
+from lockstep.control.supervise.surroundings import Process, Surroundings
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.store.sqlite_store import open_store
 

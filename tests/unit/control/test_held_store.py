@@ -16,10 +16,10 @@ import pytest
 
 from lockstep.agent.leftovers import LockHolder, end_blocker, lock_holder
 from lockstep.config import RunSettings, Settings
-from lockstep.control.supervision import Held, Kill, pass_by
-from lockstep.control.supervisor import Supervisor
-from lockstep.control.surroundings import Surroundings
-from lockstep.control.taking_over import retire, take_over
+from lockstep.control.coordinator.taking_over import retire, take_over
+from lockstep.control.supervise.supervision import Held, Kill, pass_by
+from lockstep.control.supervise.supervisor import Supervisor
+from lockstep.control.supervise.surroundings import Surroundings
 from lockstep.errors import StoreError
 from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.spec import ReplicaSpec

@@ -9,10 +9,11 @@ import pytest
 
 from lockstep.agent.client import AgentClient
 from lockstep.config import RunSettings
-from lockstep.control import job_agent
-from lockstep.control.agents import AgentProcesses, end_others, sorted_out
-from lockstep.control.job_agent import JobAgent
+from lockstep.control.hosts import job_agent
+from lockstep.control.hosts.agents import AgentProcesses, end_others, sorted_out
+from lockstep.control.hosts.job_agent import JobAgent
 from lockstep.errors import RunError
+from lockstep.runtime.steps import run
 from lockstep.store.sqlite_store import open_store
 from tests.unit.agent.pretended import Pretended, PretendedMachine, started
 from tests.unit.agent.test_hosting import SPEC
@@ -48,8 +49,11 @@ def test_the_next_supervisor_adopts_what_it_would_start_and_the_first_one_can_do
     processes = AgentProcesses(second, "job", 2)
     found = sorted_out(processes.running(), SPEC.likeness, dict.fromkeys(["r0", "r1"], SPEC.likeness), {})
     assert [one.handle for one in found.replicas.values()] == ["a"]
+    kinds = [SPEC.likeness, OTHER.likeness]
+    under_way = sorted_out(processes.running(), SPEC.likeness, {"r0": SPEC.likeness}, {}, kinds)
+    assert sorted(under_way.replicas) == ["r0", "r1"], "an operation decides when r1 leaves"
     store = open_store(tmp_path, "job")
-    end_others(found.others, processes.running, store)
+    run(end_others(found.others, processes.running, store))
     assert [(kind, replica) for _, _, kind, replica, _ in store.events()] == [("replica-not-adopted", "r1")]
     store.close()
     processes.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lockstep.config import RunSettings
-from lockstep.control.supervision import Action, Seen, Start, StopJob, decide
+from lockstep.control.supervise.supervision import Action, Seen, Start, StopJob, decide
 from lockstep.runtime.spec import EXIT_JOB_ERROR
 from lockstep.store.protocols import Progress
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lockstep.control.judging import VOTES_TIMEOUT_S, Judgement, judge
+from lockstep.control.supervise.judging import VOTES_TIMEOUT_S, Judgement, judge
 from lockstep.store.protocols import Digest, Divergence
 
 NOW_US = 1_700_000_000_000_000

@@ -10,7 +10,7 @@ import pytest
 from lockstep.config import Settings
 from lockstep.control.operations.book import KEPT_MAX, OperationBook
 from lockstep.control.operations.model import Request
-from lockstep.control.verbs import JobVerbs, Manner
+from lockstep.control.operations.verbs import JobVerbs, Manner
 from lockstep.errors import ServiceError
 from lockstep.runtime.desired_run import DesiredRun, last_run, note_desired
 from lockstep.runtime.steering import steering

@@ -12,8 +12,8 @@ import lockstep as ls
 from lockstep import F
 from lockstep.config import RunSettings
 from lockstep.connect.kafka.order import TopicStart
-from lockstep.control import order as orders
-from lockstep.control.order import settle_order
+from lockstep.control.start import order as orders
+from lockstep.control.start.order import settle_order
 from lockstep.errors import RunError
 from lockstep.plan.graph import Graph
 from lockstep.runtime.decide.deriving import DerivedOrder
@@ -85,5 +85,5 @@ def test_what_cannot_be_derived_is_refused(store: Store) -> None:
     assert 'the source "clicks" is no Kafka topic' in str(told)
     assert "it has 2 stages" in str(refused(store, graph_of(totals=True), DERIVED))
     until_done = RunSettings(order="derived", until_done=True)
-    assert "until done" in str(refused(store, graph_of(), until_done))
+    assert "end by itself" in str(refused(store, graph_of(), until_done))
     assert store.fact(ORDER) is None

@@ -12,7 +12,7 @@ from lockstep.config import RunSettings
 from lockstep.connect.protocols import Place, SourceSide
 from lockstep.connect.registry import source_side
 from lockstep.connect.specs import JournalSource, journal
-from lockstep.control.retention import floor_epoch, forget
+from lockstep.control.supervise.retention import floor_epoch, forget
 from lockstep.errors import StoreError
 from lockstep.store.arrow import batch_from_pylist
 from lockstep.store.journal import SqliteJournal, open_journal

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lockstep.config import Settings
 from lockstep.control.operations.model import Kind, Operation
 from lockstep.control.operations.rolling import Change, SlotView, View, advance
-from lockstep.control.verbs import with_replicas, with_shape
+from lockstep.control.operations.verbs import with_replicas, with_shape
 from lockstep.runtime.desired_run import DesiredRun
 
 DEADLINE_US = 900_000_000
@@ -44,7 +44,7 @@ class World:
         self.now_us = 0
         self.broken: set[int] = set()
         """Generations in which the job fails."""
-        self.compared, self.differing = 20, 0
+        self.compared, self.telling, self.differing = 20, 5, 0
         self.fewest = len(self.running)
         self.phases: list[str] = []
 
@@ -69,7 +69,7 @@ class World:
             fits = is_there and wanted is not None and self.running[name].likeness == wanted.template.likeness
             trouble = "the job fails in it" if wanted and wanted.template.generation in self.broken else ""
             slots[name] = SlotView(is_there, fits, is_there, trouble)
-        return View(slots, self.now_us, self.publishes, self.compared, self.differing)
+        return View(slots, self.now_us, self.publishes, self.compared, self.telling, self.differing)
 
     def _follow(self) -> None:
         if not self.operation.is_open:
@@ -233,3 +233,25 @@ def test_a_switch_waits_for_somebody_who_can_publish() -> None:
     gone = replace(world.operation, wish="commit")
     view = View({"r0": SlotView(alive=True, fits=True, ready=True)}, world.now_us, 1, 20, 0)
     assert advance(gone, view).phase == "compare"
+
+
+def test_epochs_without_a_row_say_nothing_about_new_code() -> None:
+    world = World(asked("upgrade", spec(), upgraded(spec())))
+    world.telling = 0
+    for _ in range(100):
+        world.step()
+    assert world.operation.phase == "compare" and world.operation.is_open
+    world.telling = 1
+    for _ in range(200):
+        world.step()
+    assert world.operation.state == "done"
+
+
+def test_what_is_late_and_has_no_way_back_any_more_is_done_all_the_same() -> None:
+    before = spec(2)
+    world = World(asked("upgrade", before, upgraded(before), keep_s=0))
+    while world.operation.phase != "replace r1":
+        world.step()
+    assert not Change(world.operation).way_back()
+    world.now_us = DEADLINE_US + SECOND_US
+    assert world.run(20).state == "done", "found by the simulator: it stayed in this phase for ever"

@@ -6,29 +6,34 @@ import errno
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import lockstep as ls
-from lockstep import F
-from lockstep.config import RunSettings
+from lockstep import F, __version__
+from lockstep.config import HostSettings, RunSettings
 from lockstep.connect.protocols import Place as ConnectorPlace
 from lockstep.connect.put_back import SOURCES, sources_text
-from lockstep.control import savepoints
-from lockstep.control.continuing import BUCKETS, PLAN, held_buckets, settle_buckets
-from lockstep.control.retention import PINS, pinned_epochs, with_pins
-from lockstep.control.savepoint_files import MANIFEST, read_savepoint, verified
-from lockstep.control.savepoints import Place, delete, find, list_savepoints, take
-from lockstep.control.starting_from import begin_from
+from lockstep.control.hosts.host_directory import bring_state
+from lockstep.control.start.continuing import BUCKETS, PLAN, held_buckets, settle_buckets
+from lockstep.control.state import savepoints
+from lockstep.control.state.savepoint_files import MANIFEST, read_savepoint, verified
+from lockstep.control.state.savepoints import Place, delete, find, list_savepoints, take
+from lockstep.control.state.starting_from import begin_from
+from lockstep.control.supervise.retention import PINS, pinned_epochs, with_pins
 from lockstep.errors import LockstepError, ServiceError
 from lockstep.plan.graph import Graph
+from lockstep.runtime.spark.environment import environment_hash
 from lockstep.runtime.spec import replica_folder
-from lockstep.runtime.state.checkpoint import write_fingerprint
+from lockstep.runtime.state.checkpoint import read_fingerprint, standing, write_fingerprint
+from lockstep.runtime.state.recovery import state_at
 from lockstep.store.arrow import batch_from_pylist
 from lockstep.store.journal import open_journal
-from lockstep.store.opening import address_in, open_store
+from lockstep.store.opening import address_in, announced_hosts, open_hosts, open_store
 from lockstep.store.protocols import Entry, Store
+from tests.unit.agent.test_host import TOKEN, Served, until
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
 
 HEAD = 5
@@ -215,4 +220,40 @@ def test_a_job_of_an_older_release_keeps_sixteen_buckets(tmp_path: Path) -> None
     store.set_fact(PLAN, "{}")
     assert settle_buckets(store, RunSettings()).buckets == 16
     assert store.fact(BUCKETS) == "16"
+    store.close()
+
+
+def test_on_hosts_the_state_is_brought_to_one_that_takes_it_and_the_first_replica_starts_there(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCKSTEP_TOKEN", TOKEN)
+    kept = take(place, "nightly")
+    address = address_in(tmp_path / "shared")
+    store = open_store(address, "job")
+    hosts = open_hosts(address)
+    # The first one by its name is not reached, the second one is another release.
+    about = {"address": "http://127.0.0.1:1", "log": "", "instance": "i", "version": __version__}
+    hosts.announce("a", {**about, "environment": environment_hash()})
+    hosts.announce("b", {**about, "version": "0"})
+    bring = partial(bring_state, address, HostSettings(), "job")
+    elsewhere = ConnectorPlace(tmp_path, place.home, "job")
+    graph = _graph(out="other")
+    with pytest.raises(ServiceError, match="LS0730") as raised:
+        begin_from(kept.folder, graph, store, elsewhere, bring=bring)
+    assert "a: LS0681" in raised.value.why and "b: it has Lockstep 0" in raised.value.why
+    assert store.head() is None
+    there = Served("c", tmp_path / "c", address)
+    try:
+        until(lambda: "c" in announced_hosts(address))
+        begin_from(kept.folder, graph, store, elsewhere, bring=bring)
+    finally:
+        there.end()
+    assert store.fact(state_at("r0")) == "c"
+    head = store.head()
+    assert head is not None and head.epoch == HEAD
+    folder = replica_folder(tmp_path / "c" / ".lockstep", "job", "r0") / "checkpoint"
+    at = standing(folder)
+    assert at is not None and at.epoch == HEAD and read_fingerprint(folder) == (graph.fingerprint(), "v1")
+    assert not any((tmp_path / "c" / ".lockstep" / "jobs" / "job" / "states").iterdir())
+    hosts.close()
     store.close()

@@ -13,8 +13,8 @@ from lockstep.agent.client import AgentSilent
 from lockstep.agent.shares import Demand
 from lockstep.agent.spare_processes import MachineProcesses
 from lockstep.config import Settings
-from lockstep.control.agents import shape_of
-from lockstep.control.spares import (
+from lockstep.control.hosts.agents import shape_of
+from lockstep.control.supervise.spares import (
     FAILURES_MAX,
     FORGOTTEN_S,
     TIMES,
@@ -65,6 +65,10 @@ def test_it_is_calm_when_every_replica_runs_and_none_is_on_its_way() -> None:
     for state in ("starting", "seeding", "catching-up", "diverged", "draining", "failed"):
         assert not is_calm([running, said("r1", 10, state=state)], BOTH, NOW_US), state
     assert not is_calm([], BOTH, NOW_US), "before the first word nobody runs"
+
+
+def test_it_is_not_calm_while_a_replica_that_is_new_to_the_job_has_said_nothing() -> None:
+    assert not is_calm([said("r0", 10)], BOTH, NOW_US)
 
 
 def test_what_a_process_said_that_has_ended_since_does_not_make_it_calm() -> None:

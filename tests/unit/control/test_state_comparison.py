@@ -11,10 +11,10 @@ from typing import Literal
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control.judging import STATE_VOTES_TIMEOUT_S, judge
-from lockstep.control.state_comparison import compare, disagreements, fresh_replicas
-from lockstep.control.supervisor import Supervisor
-from lockstep.control.surroundings import Process, Surroundings
+from lockstep.control.supervise.judging import STATE_VOTES_TIMEOUT_S, judge
+from lockstep.control.supervise.state_comparison import compare, disagreements, fresh_replicas
+from lockstep.control.supervise.supervisor import Supervisor
+from lockstep.control.supervise.surroundings import Process, Surroundings
 from lockstep.runtime.decide.state_digests import Joined, joined_key
 from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.state.recovery import situation_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.config import Settings
-from lockstep.control.supervisor import Supervisor
-from lockstep.control.surroundings import Process, Surroundings
+from lockstep.control.supervise.supervisor import Supervisor
+from lockstep.control.supervise.surroundings import Process, Surroundings
 from lockstep.errors import StoreError
 from lockstep.runtime.spec import EXIT_DRAINED, ReplicaSpec
 from lockstep.store.protocols import Progress
@@ -81,7 +81,7 @@ def test_spares_are_tended_while_the_store_answers_and_ended_before_anybody_is_w
     store = open_store(tmp_path, "job")
 
     class Pool:
-        def tend(self) -> None:
+        def tend(self, *, orders: bool = True) -> None:
             tended_s.append(now_s)
 
         def close(self) -> None:

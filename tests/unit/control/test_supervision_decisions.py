@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lockstep.config import RunSettings
-from lockstep.control.slots import Slot, note_lag
-from lockstep.control.supervision import GiveUp, Kill, Seen, Start, StopJob, backoff_s, decide
+from lockstep.control.supervise.slots import Slot, note_lag
+from lockstep.control.supervise.supervision import GiveUp, Kill, Seen, Start, StopJob, backoff_s, decide, may_leave
 from lockstep.runtime.spec import EXIT_CHECKPOINT, EXIT_DIVERGED, EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR
 from tests.unit.runtime.progress_for_runtime import NOW_US, S, said
 
@@ -208,3 +208,11 @@ def test_a_replica_that_is_behind_and_does_not_gain_is_replaced_by_a_seeded_one(
     gaining = replace(behind, behind_then_epochs=90)
     assert _decided(gaining, _running("r1")) == []
     assert _decided(behind) == [], "without a peer there is nothing better"
+
+
+def test_a_replica_makes_room_for_a_change_while_enough_others_compute() -> None:
+    one, other, away = _running("r0"), _running("r1"), _ended("r2", -9)
+    assert may_leave(one, [other, _running("r2")], 2, HEAD, SETTINGS)
+    assert not may_leave(one, [other, away], 2, HEAD, SETTINGS), "r2 comes back first"
+    assert may_leave(one, [other, replace(away, given_up=True)], 2, HEAD, SETTINGS), "nobody waits for it any more"
+    assert may_leave(_running("r0", -1, state="starting"), [other, away], 2, HEAD, SETTINGS), "it takes nothing away"

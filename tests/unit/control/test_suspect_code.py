@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.control.suspect_code import suspicions
+from lockstep.control.start.suspect_code import suspicions
 
 COUNT = 0
 

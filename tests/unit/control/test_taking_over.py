@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from lockstep.control.taking_over import LEASE_S, take_over
+from lockstep.control.coordinator.taking_over import LEASE_S, take_over
 from lockstep.errors import RunError
 from lockstep.runtime.desired_run import LEASE
 from lockstep.runtime.steps import run

@@ -10,8 +10,10 @@ import pytest
 
 from lockstep.api.loading import load_job, save_code
 from lockstep.config import Settings
-from lockstep.control.upgrading import with_code, with_environment
+from lockstep.control.operations.environments import with_environment
+from lockstep.control.operations.upgrading import with_code
 from lockstep.errors import ServiceError
+from lockstep.machine import find_java
 from lockstep.runtime.desired_run import DesiredRun
 from lockstep.store.opening import address_in, open_store
 from lockstep.store.protocols import Store
@@ -96,3 +98,24 @@ def test_an_environment_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="LS0748"):
         with_environment(before, python="python3")
     assert with_environment(before, python=sys.executable).environment == {"python": sys.executable}
+
+
+def test_what_is_not_named_of_an_environment_stays(tmp_path: Path) -> None:
+    before = with_environment(running(tmp_path), python=sys.executable)
+    java = str(find_java().home)
+    assert with_environment(before, java=java).environment == {"python": sys.executable, "java": java}
+
+
+def test_a_python_without_lockstep_and_a_java_that_does_not_answer_are_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    python, java = tmp_path / "python", tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'lockstep'\" >&2; exit 1\n")
+    java.write_text("#!/bin/sh\nexit 1\n")
+    for path in (python, java):
+        path.chmod(0o755)
+    with pytest.raises(ServiceError, match="No module named 'lockstep'"):
+        with_environment(running(tmp_path), python=str(python))
+    with pytest.raises(ServiceError, match="does not answer"):
+        with_environment(running(tmp_path), java=str(tmp_path / "jdk"))

@@ -88,6 +88,8 @@ class History:
         end = min(len(self.times), since["0"] + max(1, records_max))
         return Advance({"0": end}, end - since["0"], finished=end == len(self.times))
 
+    def stop_here(self, now_us: int) -> None: ...
+
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         raise NotImplementedError
 

@@ -12,10 +12,9 @@ from starlette.testclient import TestClient
 from lockstep.clock import wall_us
 from lockstep.config import Settings
 from lockstep.connect.put_back import SOURCES
-from lockstep.control.drawing import DRAWING
-from lockstep.control.overview import RUN_BEGAN
+from lockstep.control.start.drawing import DRAWING
 from lockstep.plan.schema import parse_schema
-from lockstep.runtime.desired_run import DesiredRun, note_desired
+from lockstep.runtime.desired_run import RUN_BEGAN, DesiredRun, note_desired
 from lockstep.serve.app import create_app
 from lockstep.serve.limits import Limits
 from lockstep.serve.service import Service

@@ -9,9 +9,9 @@ from pathlib import Path
 from lockstep.api.loading import load_job
 from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings, Settings
-from lockstep.control.drawing import note_drawing
-from lockstep.control.overview import RUN_BEGAN, RUN_SETTINGS, SPARES
-from lockstep.runtime.desired_run import DesiredRun, note_desired
+from lockstep.control.start.drawing import note_drawing
+from lockstep.control.status.overview import RUN_SETTINGS, SPARES
+from lockstep.runtime.desired_run import RUN_BEGAN, DesiredRun, note_desired
 from lockstep.serve.service import Service
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Progress, Published, Store
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.control.run import SUBMITTED, kept_by
+from lockstep.control.start.run import SUBMITTED, kept_by
 from lockstep.runtime.desired_run import LEASE, note_stopped
 from lockstep.serve.keeper import PAUSE_MAX_S, Keeper
 from lockstep.serve.service import Service

@@ -7,10 +7,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lockstep.clock import US_PER_S
 from lockstep.serve.desk import Desk
+from lockstep.serve.looks import shared
 from lockstep.serve.pages import live
 from lockstep.serve.pages.frame import Page
 from lockstep.serve.pages.live import LivePages
@@ -45,7 +47,7 @@ def test_a_page_gets_all_sections_at_first_and_then_those_that_changed(
     made: MadeUp, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "RENDER_EVERY_S", 0.0)
-    monkeypatch.setattr(live, "LOOK_S", 0.0)
+    monkeypatch.setattr(live, "NOTICE_S", 0.0)
     pages = LivePages(Site(Desk(service)))
     gone = False
 
@@ -97,6 +99,68 @@ def test_twenty_viewers_of_a_page_cost_one_look_and_one_rendering_a_second(
     said = asyncio.run(first_words())
     assert len(said) == 20 and len(set(said)) == 1
     assert rendered == [f"/jobs/{made.job}"]
+
+
+def test_an_event_is_on_the_page_before_the_second_is_over(
+    made: MadeUp, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "RENDER_EVERY_S", 3600.0)
+    monkeypatch.setattr(live, "NOTICE_S", 0.0)
+    pages = LivePages(Site(Desk(service)))
+
+    async def is_gone() -> bool:
+        return False
+
+    async def watched() -> dict[str, str]:
+        updates = pages.updates(f"/jobs/{made.job}/events", {}, is_gone)
+        await anext(updates)
+        await anext(updates)
+        made.event(made.end_us, "replica-ended", "exit code -9", "r1")
+        made.clock.now_us += US_PER_S // 4
+        return sections(await asyncio.wait_for(anext(updates), 30))
+
+    assert "exit code -9" in asyncio.run(watched())["events"]
+
+
+def test_many_events_are_looked_at_five_times_a_second_and_those_of_unwatched_jobs_not_at_all(
+    made: MadeUp, service: Service
+) -> None:
+    looks = Site(Desk(service)).looks
+    first = looks.look(made.job)
+    assert not looks.has_news()
+    made.event(made.end_us, "replica-ended", "exit code -9", "r1")
+    made.clock.now_us += US_PER_S // 10
+    assert not looks.has_news() and looks.look(made.job) is first
+    made.clock.now_us += US_PER_S // 10
+    assert looks.has_news() and looks.look(made.job) is not first
+    made.event(made.end_us, "replica-started", "pid 7", "r1")
+    made.clock.now_us += 10 * US_PER_S
+    assert not looks.has_news()
+
+
+def test_a_process_that_is_gone_is_news_though_nobody_has_said_so(
+    made: MadeUp, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Site(Desk(service)).looks
+    assert all(one.alive for one in looks.look(made.job).overview.health.replicas)
+    made.clock.now_us += US_PER_S // 4
+    assert not looks.has_news()
+    monkeypatch.setattr(shared, "pid_exists", lambda _: False)
+    monkeypatch.setattr(psutil, "pid_exists", lambda _: False)
+    assert looks.has_news()
+    assert not any(one.alive for one in looks.look(made.job).overview.health.replicas)
+    made.clock.now_us += US_PER_S // 4
+    assert not looks.has_news()
+
+
+def test_a_job_that_is_deleted_while_somebody_watches_another_is_no_news(
+    made: MadeUp, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Site(Desk(service)).looks
+    monkeypatch.setattr(shared, "NEWS_EVERY_S", -1.0)
+    looks.look(made.job)
+    service.forget(made.job)
+    assert not looks.has_news()
 
 
 def test_beyond_the_limit_nobody_is_kept_up_to_date(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from lockstep.clock import US_PER_S
-from lockstep.control.verbs import JobVerbs
+from lockstep.control.operations.verbs import JobVerbs
 from lockstep.serve.app import create_app
 from lockstep.serve.monitoring.metrics import METRICS
 from tests.unit.serve.made_up import MadeUp

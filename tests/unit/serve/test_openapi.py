@@ -29,6 +29,7 @@ NEVER_TAKEN = frozenset(
     {
         "POST /api/v1/jobs",
         "POST /api/v1/jobs/{job}/upgrade",
+        "POST /api/v1/jobs/{job}/environments/{name}",
         "DELETE /api/v1/jobs/{job}",
         "POST /api/v1/ingest/{journal}",
         "PUT /api/v1/jobs/{job}/spec",

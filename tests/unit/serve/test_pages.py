@@ -12,14 +12,19 @@ import pytest
 from starlette.testclient import TestClient
 
 from lockstep.clock import US_PER_S
+from lockstep.control.coordinator.taking_over import TERM
 from lockstep.control.operations.book import OperationBook
-from lockstep.control.verbs import JobVerbs, Manner, with_replicas
-from lockstep.runtime.desired_run import last_run, note_desired
+from lockstep.control.operations.verbs import JobVerbs, Manner, with_replicas
+from lockstep.keyed.loads import HotKey, StepLoad
+from lockstep.runtime.desired_run import LEASE, last_run, note_desired
+from lockstep.runtime.measurements import Measured, measured_key
 from lockstep.runtime.steering import steering
 from lockstep.serve.app import create_app
 from lockstep.serve.models import StateRows
 from lockstep.serve.pages.markup import VOID
 from lockstep.serve.pages.more import state_rows
+from lockstep.serve.service import Service
+from lockstep.store.opening import open_hosts
 from lockstep.store.protocols import Digest, Progress
 from tests.unit.serve.made_up import MadeUp
 
@@ -79,7 +84,7 @@ def read(client: TestClient, path: str, status: int = 200) -> Read:
 def everywhere(made: MadeUp) -> list[str]:
     job = f"/jobs/{made.job}"
     asked = [f"{job}/ask/{verb}" for verb in ("rescale", "restart", "move", "deactivate", "stop", "kill")]
-    return ["/", "/hosts", *(job + tab for tab in TABS), f"{job}/epochs/7", f"{job}/operations/1", *asked]
+    return ["/", "/hosts", "/cluster", *(job + tab for tab in TABS), f"{job}/epochs/7", f"{job}/operations/1", *asked]
 
 
 def test_every_page_of_a_job_that_lives_is_whole_small_and_has_labels(made: MadeUp, client: TestClient) -> None:
@@ -293,6 +298,54 @@ def test_a_page_stays_small_however_much_a_job_says(made: MadeUp, client: TestCl
         made.event(made.end_us, "replica-failed", "x" * 5_000, "r1")
     for path in (f"/jobs/{made.job}{tab}" for tab in TABS):
         assert len(client.get(path).content) < PAGE_BYTES_MAX, path
+
+
+def test_the_cluster_page_says_how_the_store_is_who_coordinates_and_what_is_free(
+    made: MadeUp, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.begin()
+    made.live(5)
+    made.store.acquire(LEASE, "h1.77.abc", 60)
+    made.store.set_fact(TERM, "3")
+    made.report("r0", 4, host="h1", executors=4, executors_lost=1)
+    hosts = open_hosts(made.service().address)
+    hosts.announce("h1", {"cores": 8, "memory_bytes": 2**34, "memory_free_bytes": 2**33, "version": "9.9"})
+    hosts.close()
+    page = read(client, "/cluster")
+    for said in ("sqlite", "one read of it", "h1.77.abc", "saas-monitor r0", "9.9", "16.0 GB", "8.0 GB", "local[1]"):
+        assert said in page.text, said
+    assert [one["aria-current"] for one in page.all("a") if one.get("href") == "/cluster"] == ["page"]
+    said = client.get("/api/v1/cluster").json()
+    assert said["coordinators"] == [
+        {"job": "saas-monitor", "wanted": True, "coordinator": "h1.77.abc", "term": 3, "trouble": ""}
+    ]
+    assert (said["hosts"][0]["cores_free"], said["hosts"][0]["replicas"]) == (7, ["saas-monitor/r0"])
+    assert [(one["executors"], one["lost"]) for one in said["executors"]] == [(4, 1)]
+
+
+def test_the_cluster_page_of_a_store_that_does_not_answer_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockstep.serve.cluster.PATIENCE_S", 0.3)
+    (tmp_path / "lockstep.toml").write_text('store = "zookeeper://127.0.0.1:1,127.0.0.1:2/lockstep"\n')
+    with TestClient(create_app(Service(tmp_path)), base_url=LOCAL) as client:
+        page = read(client, "/cluster").text
+    assert "it does not answer: LS0421" in page and "0 of 2 members serve" in page
+
+
+def test_the_plan_says_which_bucket_and_which_key_of_a_step_have_too_much(made: MadeUp, client: TestClient) -> None:
+    made.begin()
+    made.live(5)
+    path = f"/jobs/{made.job}/plan"
+    assert "No step that runs in Python by key has had records yet" in read(client, path).text
+    order = json.loads(made.store.fact("drawing") or "{}")["graph"]["steps"]
+    step = next(one["id"] for one in order if one.get("stateful"))
+    load = StepLoad(step, {17: 900, 2: 100, 3: 100}, (HotKey(NASTY, 17, 0.8),))
+    made.store.set_fact(measured_key("r0"), Measured(loads=(load,)).to_text())
+    made.clock.now_us += US_PER_S
+    page = read(client, path)
+    assert "skew 9.0 (bucket 17)" in page.text and f"{NASTY} 80 %" in page.text and "bucket 17, 82 %" in page.text
+    assert len(page.all("script")) == 1
 
 
 def test_rows_of_state_and_what_the_policy_remembers_are_shown_as_they_are(made: MadeUp, client: TestClient) -> None:

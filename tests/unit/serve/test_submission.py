@@ -74,6 +74,20 @@ def test_a_running_job_is_upgraded_to_code_that_was_sent_and_what_cannot_be_is_r
     assert refused.status_code >= 400 and refused.json()["code"] == "LS0747", refused.text
 
 
+def test_a_running_job_goes_on_in_an_environment_that_the_settings_name_and_in_no_other(
+    http: TestClient, service: Service
+) -> None:
+    assert sent(http, zipped({"job.py": JOB_FILE, "helpers/names.py": b'NAME = "sent"'})).status_code == 201  # type: ignore[attr-defined]
+    (service.project / "lockstep.toml").write_text(f'[environments.next]\npython = "{sys.executable}"\n')
+    asked = http.post(f"{JOBS}/sent/environments/next", json={"timeout_s": 60})
+    assert asked.status_code == 202, asked.text
+    operation = service.verbs("sent").book.open()
+    assert operation is not None and operation.after is not None
+    assert operation.after["environment"] == {"python": sys.executable}
+    refused = http.post(f"{JOBS}/sent/environments/other", json={})
+    assert refused.json()["code"] == "LS0748" and "next" in refused.text
+
+
 @pytest.mark.parametrize(
     ("files", "query"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 from lockstep.errors import StoreError
 from lockstep.store.protocols import Digest, Entry, Holder, Item, Store
+from lockstep.store.sealing_rules import from_text, to_text
 
 
 def entry(epoch: int, position: int | None = None, **changes: object) -> Entry:
@@ -166,3 +168,11 @@ def test_waiting_burns_no_core(store: Store) -> None:
     store.wait(0, timeout_s=1.0)
     # 0.3 % by the arithmetic in the code; a loop that does not sleep would use all of the second.
     assert time.process_time() - before_s < 0.2
+
+
+def test_an_entry_of_a_newer_lockstep_is_read_and_what_is_as_always_is_not_written() -> None:
+    """Replicas of two versions of Lockstep may run side by side."""
+    entry = Entry(3, 100, {"logins": {"0": 5}}, records=2)
+    kept = json.loads(to_text(entry))
+    assert set(kept) == {"epoch", "epoch_time_us", "cut", "records"}
+    assert from_text(json.dumps({**kept, "of_tomorrow": 1})) == entry

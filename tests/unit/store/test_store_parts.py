@@ -161,6 +161,7 @@ def test_events_are_read_on_from_where_one_was_and_bounded(
         store.add_event("note", str(number))
     assert [event[4] for event in store.events()] == ["2", "3", "4"]
     newest = store.events()[-1][0]
+    assert store.newest_event() == newest
     store.add_event("note", "5")
     assert [event[4] for event in store.events(after_id=newest)] == ["5"]
     assert len(store.events(limit=2)) == 2

@@ -15,6 +15,7 @@ from lockstep.bench.report import Figures, Report, Verdict
 from lockstep.bench.statistics import Row, percentile
 from lockstep.bench.workspace import Say
 from lockstep.errors import RunError
+from lockstep.services import fetch_ahead
 from lockstep.services.hosts import obstacle, own_network
 
 WARM_UP_S = 60.0
@@ -47,6 +48,7 @@ def played(
         if DISK in events:
             say("no disk is filled: it would be this machine's")
             events = tuple(one for one in events if one != DISK)
+    fetch_ahead("kafka", say)
     network = own_network() if why_not is None else []
     words = [sys.executable, "-m", "lockstep.bench.hosts.play", str(folder), ",".join(events), str(warm_up_s), jars]
     done = subprocess.run([*network, *words], check=False, stdout=sys.stderr)

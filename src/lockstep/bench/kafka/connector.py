@@ -7,8 +7,8 @@ from pathlib import Path
 
 from lockstep.bench.workspace import Say
 from lockstep.errors import EnvironmentError_
+from lockstep.machine import cache_folder
 from lockstep.services.descriptions import Jar, jars_pom
-from lockstep.services.finding import cache_folder
 from lockstep.services.installing import fetch_jars
 
 CONNECTOR_VERSION = "4.2.0"
@@ -31,7 +31,7 @@ def connector_jars(say: Say) -> str | None:
     try:
         fetch_jars(
             folder,
-            jars_pom(JARS, alone=True),
+            jars_pom(JARS),
             "Spark's connector for Kafka",
             lambda: say("fetching Spark's connector for Kafka with mvn (10 MB, once)"),
         )

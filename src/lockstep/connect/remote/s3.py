@@ -135,11 +135,8 @@ class S3:
 
     def files(self, folder: str) -> list[str]:
         """Every object below a folder."""
-        with self._trouble():
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=f"{folder}/")
-            keys = [str(one["Key"]) for page in pages for one in page.get("Contents", ())]
         # Hadoop marks an empty folder with an object whose name ends so.
-        return [key.removeprefix(f"{folder}/") for key in keys if not key.endswith("/")]
+        return [key.removeprefix(f"{folder}/") for key in self._below(folder) if not key.endswith("/")]
 
     def replace(self, key: str, temporary: str, data: bytes) -> None:  # noqa: ARG002 - an object appears whole
         """Put the object."""
@@ -156,12 +153,17 @@ class S3:
         return False
 
     def remove_folder(self, folder: str) -> None:
-        """Remove every object below it, a thousand at a time; Hadoop's mark of the folder with them."""
-        keys = [f"{folder}/{name}" for name in (*self.files(folder), "")]
+        """Remove every object below it, a thousand at a time; Hadoop's marks of folders with them."""
+        keys = self._below(folder)
         for first in range(0, len(keys), _REMOVED_AT_ONCE):
             some = [{"Key": key} for key in keys[first : first + _REMOVED_AT_ONCE]]
             with self._trouble(folder):
                 self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": some, "Quiet": True})
+
+    def _below(self, folder: str) -> list[str]:
+        with self._trouble():
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=f"{folder}/")
+            return [str(one["Key"]) for page in pages for one in page.get("Contents", ())]
 
     def _content(self, key: str) -> bytes | None:
         try:

@@ -36,6 +36,9 @@ class CollectionSide:
         end = min(bound, start + max(1, records_max))
         return Advance({"0": end}, end - start, finished=end == len(self._spec.lines))
 
+    def stop_here(self, now_us: int) -> None:
+        """It has an end of its own."""
+
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """The range in pieces."""
         return split_range("0", start.get("0", 0), end.get("0", 0))

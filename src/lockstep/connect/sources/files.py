@@ -61,6 +61,7 @@ class FilesSide:
         self._watch = Watch(self._folder, spec.pattern, spec.still_for_us)
         self._known: _Known | None = None
         self._trimmed_to = 0
+        self._only: frozenset[str] | None = None
 
     def start(self) -> Positions:
         """The beginning of the list."""
@@ -68,7 +69,7 @@ class FilesSide:
 
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
         """The next chunks: first the rest of a file already begun, then files that are finished, oldest first."""
-        looks = self._watch.look(now_us)
+        looks = [look for look in self._watch.look(now_us) if self._only is None or look.path in self._only]
         known = self._known_unchanged(looks, since.get("0", 0))
         chunks: list[Chunk] = []
         changed_us: list[int] = []
@@ -85,6 +86,11 @@ class FilesSide:
             min(now_us, max(changed_us)) if changed_us else None,
             finished=_all_read(looks, known, chunks),
         )
+
+    def stop_here(self, now_us: int) -> None:
+        """The files that are there now are all, those that are still being written included."""
+        self._watch.look_soon()
+        self._only = frozenset(look.path for look in self._watch.look(now_us))
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """One piece per chunk; it carries the chunk, so that workers need no store."""

@@ -34,6 +34,7 @@ class JournalSide:
         self._schema = arrow_schema(spec.schema)
         self._home, self._spec = place.home, spec
         self._opened: SqliteJournal | None = None
+        self._stop_at: dict[int, int] | None = None
 
     def start(self) -> Positions:
         """Every partition at its oldest kept record."""
@@ -43,7 +44,8 @@ class JournalSide:
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
         """What was appended after ``since``, the limit shared fairly between the partitions."""
         del now_us
-        ends = {str(partition): end for partition, end in self._journal().ends().items()}
+        last = self._stop_at
+        ends = {str(p): end if last is None else min(end, last[p]) for p, end in self._journal().ends().items()}
         since = {partition: since.get(partition, 0) for partition in ends}
         shares = fair_shares({name: max(0, ends[name] - since[name]) for name in ends}, records_max)
         until = {name: since[name] + shares[name] for name in ends}
@@ -57,8 +59,13 @@ class JournalSide:
             sum(shares.values()),
             ingested_oldest_us=min((oldest for oldest, _ in times), default=None),
             ingested_newest_us=max((newest for _, newest in times), default=None),
-            finished=until == ends,
+            finished=all(until[name] >= ends[name] for name in ends),
         )
+
+    def stop_here(self, now_us: int) -> None:
+        """What is in the journal now is all."""
+        del now_us
+        self._stop_at = self._journal().ends()
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """The range of each partition, large ones in several pieces."""

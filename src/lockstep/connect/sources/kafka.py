@@ -97,6 +97,18 @@ def next_extent(since: Positions, topic: Topic, records_max: int, *, from_end: b
     return Extent(dict(sorted(positions.items(), key=lambda one: int(one[0]))), sum(shares.values()), new, is_all)
 
 
+def up_to(topic: Topic, ends: Mapping[str, int] | None) -> Topic:
+    """A topic as it was when it had these ends.
+
+    >>> up_to(Topic("id", {"0": 0, "1": 2}, {"0": 9, "1": 7}), {"0": 5})
+    Topic(id='id', begins={'0': 0}, ends={'0': 5})
+    """
+    if ends is None:
+        return topic
+    begins = {name: begin for name, begin in topic.begins.items() if name in ends}
+    return Topic(topic.id, begins, {name: min(end, ends[name]) for name, end in topic.ends.items() if name in ends})
+
+
 class KafkaSide:
     """The working side of :func:`lockstep.connect.kafka.specs.kafka` as a source."""
 
@@ -110,6 +122,7 @@ class KafkaSide:
         self._watch: TopicWatch | None = None
         self._topic_id = ""
         self._shrunk_s: dict[str, float] = {}
+        self._stop_at: dict[str, int] | None = None
 
     def start(self) -> Positions:
         """No partition is known: the first epoch takes them up."""
@@ -117,14 +130,13 @@ class KafkaSide:
 
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
         """What was committed after ``since``, the limit shared fairly between the partitions."""
-        if self._watch is None:
-            self._watch = TopicWatch(self._spec)
-        topic = self._watch.look()
+        watch = self._watched()
+        topic = watch.look()
         items = self._checked_id(topic, since)
-        if items and self._watch.is_compacted():
+        if items and watch.is_compacted():
             self._warn_of_compaction()
         self._check_kept(since, topic)
-        found = next_extent(since, topic, records_max, from_end=self._spec.start == "latest")
+        found = next_extent(since, up_to(topic, self._stop_at), records_max, from_end=self._spec.start == "latest")
         oldest_us, newest_us = self._times(since, found)
         return Advance(
             found.positions,
@@ -135,6 +147,11 @@ class KafkaSide:
             None if newest_us is None else min(newest_us, now_us),
             finished=found.is_all,
         )
+
+    def stop_here(self, now_us: int) -> None:
+        """What is committed now, in the partitions that are there now, is all."""
+        del now_us
+        self._stop_at = dict(self._watched().look().ends)
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """The range of each partition that was known before, large ones in several pieces."""
@@ -167,6 +184,11 @@ class KafkaSide:
             self._watch = None
         close_reader(self._spec)
         self._store.close()
+
+    def _watched(self) -> TopicWatch:
+        if self._watch is None:
+            self._watch = TopicWatch(self._spec)
+        return self._watch
 
     def _checked_id(self, topic: Topic, since: Positions) -> tuple[Item, ...]:
         """The topic's id to be sealed with its first partitions; LS0525 if another one was sealed."""

@@ -29,6 +29,7 @@ class RateSide:
         self._schema = arrow_schema(spec.schema)
         self._store = LazyStore(place)
         self._origin_us: int | None = None
+        self._stop_at_us: int | None = None
         pace = Fraction(US_PER_S) / Fraction(str(spec.per_second)).limit_denominator(_DENOMINATOR_MAX)
         self._over, self._under = pace.numerator, pace.denominator
 
@@ -38,19 +39,24 @@ class RateSide:
 
     def advance(self, since: Positions, records_max: int, now_us: int) -> Advance:
         """The records that are due by now. The first call proposes when time begins, sealed with the first records."""
+        until_us = now_us if self._stop_at_us is None else min(now_us, self._stop_at_us)
         origin_us = self._sealed_origin()
-        items = () if origin_us is not None else (Item(self._source, 0, {"origin_us": now_us}),)
-        origin_us = now_us if origin_us is None else origin_us
+        items = () if origin_us is not None else (Item(self._source, 0, {"origin_us": until_us}),)
+        origin_us = until_us if origin_us is None else origin_us
         start = since.get("0", 0)
-        due = self._due(now_us - origin_us)
+        due = self._due(until_us - origin_us)
         if self._spec.limit is not None:
             due = min(due, self._spec.limit)
         end = max(start, min(due, start + max(1, records_max)))
-        finished = end == self._spec.limit
+        finished = end == self._spec.limit or (self._stop_at_us is not None and end >= due)
         if end == start:
             return Advance({"0": start}, 0, finished=finished)
         oldest_us, newest_us = self._at_us(origin_us, start), self._at_us(origin_us, end - 1)
         return Advance({"0": end}, end - start, items, oldest_us, newest_us, finished)
+
+    def stop_here(self, now_us: int) -> None:
+        """The records that are due now are all."""
+        self._stop_at_us = now_us
 
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """The range in pieces; each carries the origin, so that workers need no store."""

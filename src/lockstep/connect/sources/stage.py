@@ -42,6 +42,9 @@ class StageSide:
         del epoch
         return self.advance(since, 0, 0)
 
+    def stop_here(self, now_us: int) -> None:
+        """What is on its way inside the job goes on until nothing moves."""
+
     def slices(self, start: Positions, end: Positions) -> list[Slice]:
         """The range, in several pieces if it is large."""
         return split_range(PARTITION, start.get(PARTITION, 0), end[PARTITION])

@@ -70,6 +70,8 @@ class View:
     """The generation of results in the newest entry."""
     compared_epochs: int = 0
     """Epochs of which the new results were compared with those published."""
+    telling_epochs: int = 0
+    """Of these, epochs with rows: empty ones are equal whatever the code is."""
     differing_epochs: int = 0
 
 
@@ -156,7 +158,10 @@ def advance(operation: Operation, view: View) -> Operation:
         return _on(operation, change.way_forward(), view.now_us, state="running")
     if operation.state != "rolling-back":
         if (reason := _reason_to_go_back(change, view)) is not None:
-            return _turned_back(change, reason, view.now_us)
+            if back := change.way_back():
+                return _on(operation, back, view.now_us, reason, state="rolling-back", error=reason)
+            # Nobody of the old kind is left: what is there is what was wanted, and it goes on, late as it is.
+            operation = replace(operation, wish="")
         if operation.phase in (COMPARE, CONFIRM):
             return _waited(change, view)
     return _next(operation, view.now_us) if _is_reached(change, view) else operation
@@ -190,14 +195,6 @@ def _reason_to_go_back(change: Change, view: View) -> str | None:
     return None
 
 
-def _turned_back(change: Change, reason: str, now_us: int) -> Operation:
-    back = change.way_back()
-    if not back:
-        # Nobody of the old kind is left: what is there is what was wanted.
-        return replace(change.operation, wish="")
-    return _on(change.operation, back, now_us, reason, state="rolling-back", error=reason)
-
-
 def _waited(change: Change, view: View) -> Operation:
     """Whether to go on, in the two phases that may wait for a person."""
     one = change.operation
@@ -207,7 +204,7 @@ def _waited(change: Change, view: View) -> Operation:
         kept_s = (view.now_us - one.steps[-1].at_us) / US_PER_S
         is_over = kept_s >= float(one.arguments.get("keep_s", KEEP_S))
         return _next(one, view.now_us) if goes_on or is_over else one
-    is_enough = view.compared_epochs >= COMPARED_EPOCHS
+    is_enough = view.compared_epochs >= COMPARED_EPOCHS and view.telling_epochs > 0
     if not _is_well(view.slots.get(change.joiner, ABSENT)) or not (goes_on or is_enough):
         # Nobody would publish if it were to begin now, or nothing is known yet.
         return one

@@ -17,6 +17,7 @@ from lockstep.control.policy.decisions import Advise, Operation, Replace
 from lockstep.control.policy.observations import Observation
 from lockstep.control.policy.scaling import has_backlog
 from lockstep.control.policy.tolerance import HOST, PROCESS, Rates
+from lockstep.keyed.loads import HotKey, StepLoad
 
 Symptom = Literal["back-pressure", "skew", "slow-replica", "hot-key", "flapping-host"]
 WINDOWS = 3
@@ -29,6 +30,8 @@ HOT_SHARE = 0.3
 """A key with such a share of all records keeps one task busy while the others wait."""
 RECORDS_MIN = 1_000
 """Of a window: with fewer nothing is skewed, it is chance."""
+COUNTED_MIN = 200
+"""Records of a keyed step that were counted: a third of them is known to a few hundredths."""
 FLAPPING = 3.0
 """Failures of a host within a day, as far as they are remembered, after which replicas are moved away from it."""
 FLAPPING_FACTOR = 4.0
@@ -75,6 +78,7 @@ class Diagnoser:
             *_flapping_host(seen, rates),
             *_hot_key(seen),
             *_skew(seen),
+            *_bucket_skew(seen),
             *_back_pressure(seen, target_s, pressed=pressed),
         ]
         before = self.windows
@@ -160,13 +164,47 @@ def _flapping_host(seen: Observation, rates: Rates) -> list[Diagnosis]:
 
 
 def _hot_key(seen: Observation) -> list[Diagnosis]:
-    hot = {key: share for key, share in seen.key_shares.items() if share >= HOT_SHARE}
-    if not hot or seen.records < RECORDS_MIN:
-        return []
-    key = max(hot, key=lambda one: hot[one])
-    why = f"key {key!r} has {hot[key] * 100:.0f} % of the records, and one key is computed by one task"
-    text = f"more partitions do not help: split key {key!r} (a second column in key_by, joined again later)"
-    return [Diagnosis("hot-key", key, why, Advise(text), {"share": hot[key], "records": seen.records})]
+    return [_about_key(load, load.keys[0]) for load in _counted(seen) if load.keys and is_hot(load.keys[0])]
+
+
+def is_hot(one: HotKey) -> bool:
+    """Whether it keeps one task busy while the others wait."""
+    return one.share >= HOT_SHARE
+
+
+def _counted(seen: Observation) -> list[StepLoad]:
+    """Of keyed steps with enough records to say something."""
+    return [one for one in seen.step_loads if one.records >= COUNTED_MIN] if seen.records >= RECORDS_MIN else []
+
+
+def _about_key(load: StepLoad, hot: HotKey) -> Diagnosis:
+    name = f'{hot.key!r} of step "{load.step}"'
+    why = f"key {name} has {hot.share * 100:.0f} % of its records (bucket {hot.bucket}): one task computes a key"
+    text = f"more partitions do not help: split key {name} (a second column in key_by, joined again later)"
+    inputs = {"step": load.step, "key": hot.key, "bucket": hot.bucket, "share": hot.share, "counted": load.records}
+    return Diagnosis("hot-key", name, why, Advise(text), inputs)
+
+
+def _bucket_skew(seen: Observation) -> list[Diagnosis]:
+    """A bucket with more than twice the median, and more than a partition's even share: others wait for its task."""
+    found = []
+    for load in _counted(seen):
+        share = load.buckets[load.largest] / load.records
+        # Where a key is hot, that is what is behind it.
+        by_key = bool(load.keys) and is_hot(load.keys[0])
+        if load.skew > SKEWED and share > 1 / max(2, seen.partitions) and not by_key:
+            found.append(_about_bucket(load, share))
+    return found
+
+
+def _about_bucket(load: StepLoad, share: float) -> Diagnosis:
+    name = f'bucket {load.largest} of step "{load.step}"'
+    heaviest = next((one for one in load.keys if one.bucket == load.largest), None)
+    key = f"; its heaviest key {heaviest.key!r} has {heaviest.share * 100:.0f} %" if heaviest is not None else ""
+    why = f"{name} had {share * 100:.0f} % of its records, {load.skew:.1f} times the median of all buckets{key}"
+    text = f"divide the keys of {name} further: a second column in key_by, or [run] buckets in a new job"
+    inputs = {"step": load.step, "bucket": load.largest, "records": load.buckets[load.largest], "median": load.usual}
+    return Diagnosis("skew", name, why, Advise(text), inputs)
 
 
 def _skew(seen: Observation) -> list[Diagnosis]:

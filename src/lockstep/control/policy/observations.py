@@ -10,8 +10,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lockstep.clock import US_PER_S
+from lockstep.keyed.loads import StepLoad
+from lockstep.runtime.measurements import Measured, measured_key
 from lockstep.runtime.spec import EXIT_DRAINED, EXIT_FAILED, EXIT_JOB_ERROR, EXIT_RETIRED
-from lockstep.store.protocols import COMPUTING, Cut, Published, Store
+from lockstep.store.protocols import COMPUTING, Cut, Progress, Published, Store
 
 SAMPLES_MAX = 16
 """Epochs of a window that are looked at for their cost."""
@@ -67,9 +69,9 @@ class Observation:
     epoch_s: Mapping[str, float] = field(default_factory=dict)
     """By replica: how long an epoch takes it, of late."""
     loads: Mapping[str, int] = field(default_factory=dict)
-    """By partition of a source, or bucket: the records of the window."""
-    key_shares: Mapping[str, float] = field(default_factory=dict)
-    """By key: its share of the records, for those that have most, where that is known."""
+    """By partition of a source: the records of the window."""
+    step_loads: Sequence[StepLoad] = ()
+    """Of keyed steps: how their records are divided among buckets and keys, as a replica counted of late."""
     failures: Sequence[Failure] = ()
     recoveries: Sequence[Recovery] = ()
     gaps_s: Sequence[float] = ()
@@ -137,6 +139,7 @@ class StoreWatch:
             host_of={one.replica: one.host for one in progress},
             epoch_s={one.replica: one.epoch_s for one in progress if one.state == "running"},
             loads=loads,
+            step_loads=self._step_loads(progress),
             failures=failures,
             recoveries=recoveries,
             gaps_s=gaps,
@@ -144,6 +147,11 @@ class StoreWatch:
         )
         self._looked_us, self._epoch, self._cut = now_us, reached, cut
         return observation
+
+    def _step_loads(self, progress: Sequence[Progress]) -> tuple[StepLoad, ...]:
+        """As one replica counted them: all have the same records."""
+        texts = (self._store.fact(measured_key(one.replica)) for one in progress)
+        return next((Measured.from_text(text).loads for text in texts if text is not None), ())
 
     def _gaps(self, published: Sequence[Published]) -> list[float]:
         times = [*([self._published_us] if self._published_us else []), *sorted(one.published_us for one in published)]

@@ -281,20 +281,6 @@ def affordable(left: float) -> float:
     return left + 0.5 - math.sqrt(left + 0.25)
 
 
-def young_daly_s(snapshot_s: float, between_failures_s: float) -> float:
-    """How often to take a snapshot that takes ``snapshot_s``: what it costs against what would be computed again.
-
-    >>> young_daly_s(2.0, 3600.0), young_daly_s(10.0, 15.0)
-    (118.67, 15.0)
-
-    Young's square root with Daly's next terms; where a snapshot takes half of the time between failures, that time.
-    """
-    if snapshot_s >= between_failures_s / 2:
-        return between_failures_s
-    ratio = math.sqrt(snapshot_s / (2 * between_failures_s))
-    return round(math.sqrt(2 * snapshot_s * between_failures_s) * (1 + ratio / 3 + ratio**2 / 9) - snapshot_s, 2)
-
-
 @dataclass
 class Tolerance:
     """Watches failures; :meth:`observe` once a window, :meth:`choose` says which mode is needed."""

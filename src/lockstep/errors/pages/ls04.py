@@ -206,4 +206,11 @@ name.""",
 snapshot needs to know where the last epoch of it ends, and the other has died before it told. The replica starts again
 by itself; when the other is back, or if there is an older snapshot, it goes on.""",
     ),
+    "LS0427": Page(
+        "a job that is being deleted",
+        """`lockstep delete` on a store that several hosts share first sees to it that nobody opens the job any more,
+then removes its folder on every host, then its nodes, and its name last. It is under way, or it was cut off in the
+middle: a host did not answer, or the command was ended. `lockstep delete JOB` goes on where it was. After that a job of
+the same name begins anew.""",
+    ),
 }

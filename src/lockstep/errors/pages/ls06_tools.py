@@ -143,4 +143,12 @@ there.
 Look at the file in `refused`: a misspelled field, a window or a deed that does not exist, or a name
 that differs from the file's.""",
     ),
+    "LS0675": Page(
+        "What tracing epochs needs is not installed",
+        """\
+`traces` in `[run]` names an OpenTelemetry collector, to which every replica sends what it did with
+each epoch and when. The libraries for that are an extra: pip install "lockstep[telemetry]", on every
+host that runs replicas. A host that lacks them runs replicas all the same, and says so in
+`lockstep events` (traces-off).""",
+    ),
 }

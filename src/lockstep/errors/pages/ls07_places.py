@@ -64,9 +64,12 @@ a local master, leave the setting out.""",
         """\
 PySpark comes with a client for HDFS, and with none for S3. Checkpoints at an s3a: address need Hadoop's
 hadoop-aws in exactly the version of the hadoop-client-api among PySpark's jars, and the AWS SDK that it was
-made for. Maven's client fetches them together: `mvn dependency:copy-dependencies` in a folder whose pom.xml
-names org.apache.hadoop:hadoop-aws, without hadoop-common, which Spark has. Then name the files, on every
-host, executors' hosts included:
+made for. On each host that runs replicas:
+
+  lockstep services install s3a
+
+fetches them with Maven's client (14 MB, into ~/.cache/lockstep), and replicas find them there; Spark brings
+them to its executors. Or name the ones that you have:
 
   [spark]
   "spark.jars" = "/jars/hadoop-aws-3.5.0.jar,/jars/bundle-2.35.4.jar,/jars/analyticsaccelerator-s3-1.3.1.jar"

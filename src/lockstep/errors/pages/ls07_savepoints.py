@@ -94,11 +94,15 @@ Start it as another job: give Job(...) another name and its sinks other places, 
 --from. Without --from this job goes on where it is.""",
     ),
     "LS0730": Page(
-        "A savepoint is started from on one host",
+        "A savepoint cannot be put on the hosts",
         """\
-The state has to be on the host on which the first replica starts, and the agents of several hosts
-choose that. So a job starts from a savepoint on one host, with a store in its own folder
-(`store = "sqlite:.lockstep"`, the default).""",
+On several hosts the state of a savepoint is sent to one of them, on which the first replica starts; the
+others get it from there. No host took it: none is announced, their packages or tokens differ, or it is
+larger than the 2 GB that are sent at once (then start on one host). Nothing has begun, so the same command
+can be repeated.
+
+A savepoint with journals inside the job (stages, loops) is started from on one host: on several hosts
+those are topics.""",
     ),
     "LS0731": Page(
         "No step of this name keeps state",

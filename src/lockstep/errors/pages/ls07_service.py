@@ -27,8 +27,11 @@ pip install 'lockstep[serve]'.""",
         "The job runs",
         """\
 A job is deleted, or started again, only when it has stopped: `lockstep stop JOB` ends it after the epochs
-under way, and `lockstep kill JOB` at once. A job whose store several hosts share is not deleted by one of
-them: its node in the coordination service and its folder on each host have to be removed.""",
+under way, and `lockstep kill JOB` at once.
+
+A job whose store several hosts share has a folder on each of them, which their agents remove: what a host kept
+would be taken for the state of a new job of the same name. So a host that has state of the job and does not
+answer is in the way. Start its agent; or, if it is gone for good, `lockstep delete JOB --force`.""",
     ),
     "LS0764": Page(
         "The spec has changed meanwhile",

@@ -192,8 +192,18 @@ def next_active(
 
 def is_over(entry: Entry | None, steps: tuple[TimeStep, ...]) -> bool:
     """Whether a run until done is over with this entry: the end has come through all stages, and nothing moves."""
+    return entry is not None and entry.ending > _epochs_through(steps)
+
+
+def is_caught_up(entry: Entry | None, run: str, steps: tuple[TimeStep, ...]) -> bool:
+    """Whether a run that takes what is there has taken it with this entry, and nothing moves inside the job."""
+    return entry is not None and entry.caught_up.get(run, 0) > _epochs_through(steps)
+
+
+def _epochs_through(steps: tuple[TimeStep, ...]) -> int:
+    """How many quiet epochs bring everything that is on its way, and event time, through all stages."""
     stages = 1 + sum(1 for step in steps if step.follows) + max((step.level for step in steps), default=0)
-    return entry is not None and entry.ending > QUIET_EPOCHS * stages
+    return QUIET_EPOCHS * stages
 
 
 def time_steps(graph: Graph) -> tuple[TimeStep, ...]:

@@ -15,8 +15,17 @@ from lockstep.connect.protocols import Advance, SourceSide
 from lockstep.connect.sources.stage import StageSide
 from lockstep.runtime.decide.alignment import Ahead, held_back
 from lockstep.runtime.decide.last_seen import LastSeen
-from lockstep.runtime.decide.marks import PAUSE_US, TimeStep, is_over, next_active, next_marks, next_partitions
+from lockstep.runtime.decide.marks import (
+    PAUSE_US,
+    TimeStep,
+    is_caught_up,
+    is_over,
+    next_active,
+    next_marks,
+    next_partitions,
+)
 from lockstep.runtime.decide.pacing import View, Wait, decide, first_record_limit
+from lockstep.runtime.desired_run import RUN_BEGAN
 from lockstep.runtime.steering import Steering, steering
 from lockstep.store.protocols import Entry, Holder, Item, Store
 
@@ -65,6 +74,8 @@ class Proposer:
         self._limit = first_record_limit(settings)
         self._held: Mapping[str, Ahead] = {}
         self._last_seen = LastSeen()
+        self._run = ""
+        """Of a run that takes what is there: when it began. Somebody may have begun another one since."""
 
     def ready(self, epoch: int, observed: Mapping[str, int | None], limit: int | None = None) -> None:
         """The replica has computed everything before ``epoch``; ``observed`` is what the last epoch saw."""
@@ -77,9 +88,10 @@ class Proposer:
     def look(self, epoch: int) -> Proposal | Wait | None:
         """What to do about ``epoch`` now: propose it, or look again later; None if nothing is left to be sealed."""
         previous = self._before(epoch)
+        told = self._told_to_wait(previous)
         if self._is_over(previous):
             return None
-        if (told := self._told_to_wait(previous)) is not None:
+        if told is not None:
             return told
         now = self._clock()
         last_us = previous.epoch_time_us if previous else None
@@ -92,22 +104,31 @@ class Proposer:
         # Due if there is data: only now is it worth asking the sources.
         advances = self._advances(previous, now)
         has_data = any(self._moved(previous, name, advance) for name, advance in advances.items())
-        ending = self._ending(previous, advances, has_data=has_data)
-        if not has_data and ending == 0:
+        quiet = self._quiet_epochs(previous, advances, has_data=has_data)
+        if not has_data and quiet == 0:
             waiting = decide(View(epoch, now, last_us, False, progress, waited_s), self._settings)
         if isinstance(waiting, Wait):
             return waiting
-        return self._proposal(epoch, previous, advances, ending, epoch_time_us=self._epoch_time_us(previous))
+        return self._proposal(epoch, previous, advances, quiet, epoch_time_us=self._epoch_time_us(previous))
 
     def _told_to_wait(self, previous: Entry | None) -> Wait | None:
         """Nobody seals for a job that is deactivated, nor for results that others publish."""
         if self._elapsed_s() >= self._steering_until_s:
             self._steering = steering(self._store)
             self._steering_until_s = self._elapsed_s() + STEERING_LOOK_S
+            self._follow_run()
         if self._steering.paused:
             return Wait(_PAUSE_S, "deactivated")
         generation, _ = self._steering.for_entry(previous)
         return Wait(_PAUSE_S, "in the shadow") if generation != self._results_of else None
+
+    def _follow_run(self) -> None:
+        """In a run that takes what is there: see what that is, as soon as this run is known."""
+        run = self._store.fact(RUN_BEGAN) if self._settings.available_now else None
+        if run and run != self._run:
+            for side in self._sources.values():
+                side.stop_here(self._clock())
+            self._run = run
 
     def _before(self, epoch: int) -> Entry | None:
         """The entry before ``epoch``; an entry never changes, so it is read once."""
@@ -118,18 +139,33 @@ class Proposer:
         return self._previous
 
     def _is_over(self, previous: Entry | None) -> bool:
-        """Whether a run until done has done everything: then nothing is sealed any more."""
+        """Whether a run that ends by itself has done everything: then nothing is sealed any more."""
+        if self._settings.available_now:
+            return is_caught_up(previous, self._run, self._time_steps)
         return self._settings.until_done and is_over(previous, self._time_steps)
 
-    def _ending(self, previous: Entry | None, advances: Mapping[str, Advance], *, has_data: bool) -> int:
-        """How many epochs in a row had no records after the end of the input, the next one included."""
-        if not self._settings.until_done:
+    def _quiet_before(self, previous: Entry | None) -> int:
+        """How many epochs in a row had no records after the end of this run's input."""
+        if previous is None:
             return 0
-        begun = previous.ending if previous is not None else 0
+        return previous.caught_up.get(self._run, 0) if self._settings.available_now else previous.ending
+
+    def _quiet_epochs(self, previous: Entry | None, advances: Mapping[str, Advance], *, has_data: bool) -> int:
+        """How many epochs in a row had no records after the end of the input, the next one included."""
+        if not self._settings.ends_by_itself:
+            return 0
+        begun = self._quiet_before(previous)
         if has_data:
             # What is still on its way inside the job: the input itself stands still once its end was seen.
             return 1 if begun else 0
         return begun + 1 if begun or all(advance.finished for advance in advances.values()) else 0
+
+    def _is_held(self, source: str, advance: Advance) -> bool:
+        """Whether it has more than it is asked for: it is not idle, and its event time must not go on without it.
+
+        That of a run which takes what is there may get more meanwhile, which is for the next run.
+        """
+        return source in self._held or (self._settings.available_now and advance.finished)
 
     def _moved(self, previous: Entry | None, source: str, advance: Advance) -> bool:
         """Positions count, not only records: a file that cannot be read moves the position and has none."""
@@ -164,7 +200,7 @@ class Proposer:
             if previous is not None and since is not None and isinstance(side, StageSide):
                 advances[name] = side.advance_after(previous.epoch, since)
                 continue
-            if previous is not None and previous.ending and since is not None:
+            if self._quiet_before(previous) and since is not None:
                 # Its end was seen: what comes after it belongs to another run.
                 advances[name] = Advance(since, 0, finished=True)
                 continue
@@ -180,14 +216,14 @@ class Proposer:
         epoch: int,
         previous: Entry | None,
         advances: Mapping[str, Advance],
-        ending: int = 0,
+        quiet: int = 0,
         *,
         epoch_time_us: int,
     ) -> Proposal:
+        ending = quiet if self._settings.until_done else 0
         oldest = [one.ingested_oldest_us for one in advances.values() if one.ingested_oldest_us is not None]
         newest = [one.ingested_newest_us for one in advances.values() if one.ingested_newest_us is not None]
-        # Whoever is held back is not idle: its event time must not go on without it.
-        moved = {name: advance.records > 0 or name in self._held for name, advance in advances.items()}
+        moved = {name: advance.records > 0 or self._is_held(name, advance) for name, advance in advances.items()}
         pause_us = max(PAUSE_US, round(10 * self._settings.heartbeat_interval_s * US_PER_S))
         steps, seen = self._time_steps, self._observed
         marks = next_marks(steps, previous, seen, epoch_time_us, moved, pause_us, ending=ending)
@@ -203,6 +239,7 @@ class Proposer:
             active_us=next_active(previous, moved, epoch_time_us, pause_us),
             sealed_by=str(self._holder),
             ending=ending,
+            caught_up={self._run: quiet} if quiet and not ending else {},
             held={name: {one.slowest: one.ahead_us} for name, one in self._held.items()},
             partitions=next_partitions(steps, previous, seen, epoch_time_us, marks, pause_us),
             generation=generation,

@@ -17,6 +17,7 @@ from lockstep.errors import RunError
 from lockstep.runtime.decide.fence import disagrees, goes_on, judged_divergence
 from lockstep.runtime.epoch.stage_progress import StageProgress
 from lockstep.runtime.shadow import ShadowNotes
+from lockstep.runtime.spec import ReplicaSpec
 from lockstep.runtime.steering import steering
 from lockstep.runtime.steps import Pause, Step, Steps
 from lockstep.store.protocols import COMPUTING, Digest, Divergence, Entry, Holder, Progress, Store
@@ -89,6 +90,27 @@ class Part:
     shadow: ShadowNotes | None = None
 
 
+def part_of(
+    store: Store,
+    spec: ReplicaSpec,
+    patience_s: float,
+    *,
+    others_publish: bool,
+    elapsed_s: Callable[[], float] = time.monotonic,
+) -> Part:
+    """Which part a replica plays: the first of a new kind proves itself before it publishes, if others can."""
+    others = [one for one in store.progress() if one.replica != spec.replica]
+    is_first = spec.generation > 1 and not any(
+        one.generation == spec.generation and one.state == "running" for one in others
+    )
+    return Part(
+        results_of=spec.results_of,
+        probation_epochs=PROBATION_EPOCHS if is_first and others_publish else 0,
+        patience_s=patience_s,
+        shadow=ShadowNotes(store, spec.replica, spec.results_of, elapsed_s),
+    )
+
+
 class EpochSteps(Generic[Output]):
     """Walks the epochs of one stage."""
 
@@ -113,6 +135,8 @@ class EpochSteps(Generic[Output]):
         self._stage_progress = stage_progress
         self._is_stopping = is_stopping
         self._clock = clock
+        self._waits_since_s: float | None = None
+        """Since when it has left the epoch under way to others: its patience is for the epoch, not for each sink."""
         self._in_shadow = False
         """Whether others publish the epoch under way, with other results."""
         self.diverged = False
@@ -123,6 +147,7 @@ class EpochSteps(Generic[Output]):
     def steps(self, entry: Entry, work: Work[Output]) -> Steps[None]:
         """One epoch, up to the moment when Spark may commit it."""
         self.held = []
+        self._waits_since_s = None
         self._in_shadow = self._is_in_shadow(entry)
         yield Step(BEGIN, partial(self._stage_progress.begun, entry.epoch))
         outputs: Sequence[Output] = yield Step(RUN, partial(work.compute, entry))
@@ -168,7 +193,7 @@ class EpochSteps(Generic[Output]):
         self, entry: Entry, output: Output, work: Work[Output], patience_s: float | None
     ) -> Steps[Publication | None]:
         """What others have published of this epoch, once they have; None if the sink cannot tell, or they take long."""
-        begun_s = self._elapsed_s()
+        begun_s = self._waits_since_s = self._elapsed_s() if self._waits_since_s is None else self._waits_since_s
         while not self._is_stopping():
             held: Publication | None = yield Step(LOOK, partial(work.publication, entry.epoch, output))
             if held is not None:
@@ -201,7 +226,7 @@ class EpochSteps(Generic[Output]):
 
     def _finish(self, entry: Entry, work: Work[Output]) -> None:
         if self._in_shadow and self._part.shadow is not None:
-            self._part.shadow.epoch_done(entry.epoch)
+            self._part.shadow.epoch_done(entry.epoch, has_rows=any(one.rows for one in self.held))
         self._part.probation_epochs = max(0, self._part.probation_epochs - 1)
         self._store.add_observed(entry.epoch, work.observed())
         self._stage_progress.done(self._stage, entry, self.held)

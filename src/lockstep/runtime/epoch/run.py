@@ -17,6 +17,7 @@ from lockstep.runtime.epoch.output import SinkOutput
 from lockstep.runtime.epoch.work import SparkWork
 from lockstep.runtime.state.checkpoint import batch_epoch
 from lockstep.runtime.steps import run
+from lockstep.runtime.traces import StageTraces
 from lockstep.store.protocols import Holder, Store
 
 
@@ -31,6 +32,7 @@ class EpochRunner:
         checkpoint: AnyPath,
         machine: EpochSteps[SinkOutput],
         work: SparkWork,
+        traces: StageTraces,
     ) -> None:
         self._store = store
         self._holder = holder
@@ -38,6 +40,7 @@ class EpochRunner:
         self._checkpoint = checkpoint
         self._machine = machine
         self._work = work
+        self.traces = traces
         self.failure: LockstepError | None = None
 
     @property
@@ -48,12 +51,13 @@ class EpochRunner:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Compute and publish one epoch."""
         try:
-            self._run(frame, batch_epoch(self._checkpoint, batch))
+            self._run(frame, batch)
         except LockstepError as error:
             self.failure = error
             raise
 
-    def _run(self, frame: DataFrame, epoch: int) -> None:
+    def _run(self, frame: DataFrame, batch: int) -> None:
+        epoch = batch_epoch(self._checkpoint, batch)
         entry = self._store.entry(epoch)
         if entry is None:
             raise RunError(
@@ -63,11 +67,14 @@ class EpochRunner:
                 hint="it is seeded from a peer at its next start.",
             )
         self._work.frame = frame
+        self.traces.begin(entry, batch)
         run(self._machine.steps(entry, self._work), before=partial(self._before, epoch))
+        self.traces.done(published=self._is_ours)
         self._reached(Window.PUBLISHED_NOT_COMMITTED, epoch, published_here=self._is_ours)
 
     def _before(self, epoch: int, step: str) -> None:
         """Between two steps is a crash window."""
+        self.traces.step(step)
         if step == DIGEST:
             self._reached(Window.RUN_NO_DIGEST, epoch)
         elif step.startswith(PUBLISH) and not self._machine.held:

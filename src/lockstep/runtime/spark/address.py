@@ -8,15 +8,19 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
+from lockstep.config import SparkSettings
 from lockstep.connect.remote.paths import AnyPath, RemotePath, location
 from lockstep.errors import ServiceError
+from lockstep.machine import s3a_folder
 from lockstep.runtime.spark.executors import Executor, placed
 
+_JARS = "spark.jars"
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_CONTEXT = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 _CLIENTS = {"s3a": "org.apache.hadoop.fs.s3a.S3AFileSystem", "hdfs": "org.apache.hadoop.hdfs.DistributedFileSystem"}
@@ -46,6 +50,19 @@ def address_conf(address: str, environment: Mapping[str, str] = os.environ) -> d
         region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
         conf["spark.hadoop.fs.s3a.endpoint.region"] = region
     return conf
+
+
+def with_client(settings: SparkSettings, address: str) -> SparkSettings:
+    """With the jars that were fetched for the address, beside those of the user; a client of the user's own is kept.
+
+    >>> with_client(SparkSettings(conf={"spark.jars": "mine.jar"}), "hdfs://n/x").conf
+    {'spark.jars': 'mine.jar'}
+    """
+    own = [jar for jar in settings.conf.get(_JARS, "").split(",") if jar]
+    if not address.startswith("s3a:") or any(Path(jar).name.startswith("hadoop-aws") for jar in own):
+        return settings
+    jars = [*own, *map(str, sorted(s3a_folder().glob("*.jar")))]
+    return settings.model_copy(update={"conf": {**settings.conf, _JARS: ",".join(jars)}}) if jars else settings
 
 
 def check_address(session: SparkSession, address: str) -> None:
@@ -99,8 +116,8 @@ def _check_client(session: SparkSession, address: str) -> None:
             "LS0704",
             f'Spark has no client for addresses like "{scheme}:"',
             why=f"checkpoints are to be at {address}, and {_CLIENTS[scheme]} is missing: PySpark brings HDFS alone.",
-            hint="fetch org.apache.hadoop:hadoop-aws in the version of PySpark's hadoop-client-api (3.5.0), with what "
-            'it needs, and name the files: [spark] "spark.jars" = "/jars/hadoop-aws-3.5.0.jar,/jars/bundle-2.35.4.jar"',
+            hint="`lockstep services install s3a` fetches it with Maven's client, on each host that runs replicas; or "
+            'name what you have: [spark] "spark.jars" = "/jars/hadoop-aws-3.5.0.jar,/jars/bundle-2.35.4.jar"',
         ) from None
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyspark
 
 from lockstep.errors import EnvironmentError_
-from lockstep.machine import find_java
+from lockstep.machine import cache_folder, find_java
 
 BUILD_TIMEOUT_S = 300.0
 ARCHIVES_KEPT = 4
@@ -29,11 +29,10 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 def archive_path() -> Path:
     """Where the archive of this machine's Java and Spark is, whether it exists or not."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lockstep"
     java = find_java()
     identity = f"{java.home}|{(java.home / 'release').stat().st_mtime_ns if (java.home / 'release').exists() else ''}"
     key = hashlib.sha256(f"{identity}|{Path(pyspark.__file__).parent}|{EDITION}".encode()).hexdigest()[:12]
-    return base / f"spark-{pyspark.__version__}-java{java.version}-{key}.jsa"
+    return cache_folder() / f"spark-{pyspark.__version__}-java{java.version}-{key}.jsa"
 
 
 def archive_options() -> str:

@@ -27,7 +27,7 @@ from lockstep.config import SparkSettings
 from lockstep.credentials import SECRET_KEYS, write_private
 from lockstep.machine import java_facts
 from lockstep.runtime.process_environment import PROCESS_PINS
-from lockstep.runtime.spark.address import address_conf
+from lockstep.runtime.spark.address import address_conf, with_client
 from lockstep.runtime.spark.archive import archive_options
 from lockstep.runtime.spark.boot import booted, properties_text, submit_options
 from lockstep.runtime.spark.hadoop_settings import lighten
@@ -119,6 +119,20 @@ def environment_hash() -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def versions() -> dict[str, str]:
+    """What is installed here, for people: patches too, which the fingerprint leaves out."""
+    java, zones = java_facts()
+    return {
+        "Python": platform.python_version(),
+        "Spark": pyspark.__version__,
+        "Arrow": pa.__version__,
+        "Java": java,
+        "time zones": zones,
+        "Lockstep": __version__,
+        "at": sys.executable,
+    }
+
+
 def java_options(extra: str = "") -> str:
     """What the JVM of a replica is told.
 
@@ -138,6 +152,7 @@ def open_session(
 
     On a cluster it takes its share of what ``replicas`` share; ``checkpoints`` is the address at which they are kept.
     """
+    settings = with_client(settings, checkpoints)
     conf = {
         **SPEED,
         **_default_files(settings.master),

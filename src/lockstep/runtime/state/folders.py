@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from lockstep.runtime.state.snapshot import copy_checkpoint
 from lockstep.runtime.state.state_metadata import relocate
 from lockstep.store.protocols import Holder, Store
 
+CHECKPOINT = "checkpoint"
+
 
 def checkpoint_folders(folder: Path, stages: int) -> tuple[Path, ...]:
     """Where the stages of a replica keep their checkpoints.
@@ -25,7 +28,7 @@ def checkpoint_folders(folder: Path, stages: int) -> tuple[Path, ...]:
     >>> [path.name for path in checkpoint_folders(Path("r0"), 3)]
     ['checkpoint', 'checkpoint-2', 'checkpoint-3']
     """
-    return tuple(folder / (f"checkpoint-{number}" if number > 1 else "checkpoint") for number in range(1, stages + 1))
+    return tuple(folder / (f"{CHECKPOINT}-{number}" if number > 1 else CHECKPOINT) for number in range(1, stages + 1))
 
 
 def standings(job: Path, stages: int) -> dict[str, tuple[int, ...]]:
@@ -189,8 +192,10 @@ class CheckpointFolders:
     def _into_shape(self, stage: int, fresh: Path) -> None:
         if self._has_another_shape(stage, fresh):
             told = f"stage {stage + 1}: state in {partitions_of(fresh)} partitions brought to {self._partitions[stage]}"
+            begun_s = time.monotonic()
             self._reshape(fresh, self._partitions[stage])
-            self._store.add_event("repartitioned", told, self._holder.replica)
+            took_s = time.monotonic() - begun_s
+            self._store.add_event("repartitioned", f"{told} in {took_s:.1f} s", self._holder.replica)
 
     def _fresh(self, stage: int) -> Path:
         return self.folders[stage].with_name(f"{self.folders[stage].name}.new")
@@ -207,3 +212,14 @@ def check_peers_plan(copied: AnyPath, plan: Plan, peer: str) -> None:
             why="; ".join(changed) + ".",
             hint="stop the job and start it again, so that all replicas run the same code.",
         )
+
+
+def put_checkpoints(came: Path, replica: Path) -> None:
+    """Put checkpoints that came from elsewhere, a folder for each stage, in the place of a replica's."""
+    replica.mkdir(parents=True, exist_ok=True)
+    for stage in sorted(came.iterdir()):
+        if not stage.name.startswith(CHECKPOINT):
+            raise ValueError(f"{stage.name} is no checkpoint of a stage")
+        shutil.rmtree(replica / stage.name, ignore_errors=True)
+        stage.rename(replica / stage.name)
+    came.rmdir()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, get_args
 
-from lockstep.control.health import ReplicaHealth
+from lockstep.control.status.health import ReplicaHealth
 from lockstep.store.protocols import Digest, state_stage
 
 Cell = Literal["published", "equal", "shadow", "late", "absent", "different", "forgotten"]

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lockstep.control.policy.diagnosis import is_hot
+from lockstep.keyed.loads import StepLoad
 from lockstep.observe.texts import rate_text
 from lockstep.serve.looks.flow import SKEW_AT, SourceFlow
 
+KEY_CHARACTERS = 20
+"""Of a key, where there is little room."""
 StepKind = Literal["source", "step", "stateful", "python", "sink"]
 
 
@@ -36,6 +40,7 @@ class Measured:
     sink_rates: Mapping[str, float] = field(default_factory=dict)
     state_rows: Mapping[str, int] = field(default_factory=dict)
     state_bytes: Mapping[str, int] = field(default_factory=dict)
+    loads: Mapping[str, StepLoad] = field(default_factory=dict)
 
 
 def placed(graph: Mapping[str, Any], measured: Measured) -> list[PlacedStep]:
@@ -101,7 +106,18 @@ def _figures(name: str, measured: Measured) -> list[str]:
         said.append(f"{rate_text(measured.sink_rates[name])} rows/s")
     if name in measured.state_rows:
         said.append(f"{measured.state_rows[name]:,} rows of state")
-    return said
+    return said + (_load_figures(measured.loads[name]) if name in measured.loads else [])
+
+
+def _load_figures(load: StepLoad) -> list[str]:
+    """What stands out in how a step's records are divided.
+
+    >>> from lockstep.keyed.loads import HotKey
+    >>> _load_figures(StepLoad("count", {3: 90, 7: 10, 9: 10}, (HotKey("acme", 3, 0.8),)))
+    ['skew 9.0 (bucket 3)', 'key acme 80 %']
+    """
+    said = [f"skew {load.skew:.1f} (bucket {load.largest})"] if load.skew > SKEW_AT else []
+    return said + [f"key {one.key[:KEY_CHARACTERS]} {one.share * 100:.0f} %" for one in load.keys[:1] if is_hot(one)]
 
 
 def size(steps: Sequence[PlacedStep]) -> tuple[int, int]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lockstep.clock import US_PER_S
-from lockstep.control.event_words import event_text, is_bad
-from lockstep.control.health import Event
 from lockstep.control.operations.model import Operation
+from lockstep.control.status.event_words import event_text, is_bad
+from lockstep.control.status.health import Event
 from lockstep.store.protocols import Published
 
 WINDOW_S = 900

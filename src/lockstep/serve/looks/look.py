@@ -14,14 +14,14 @@ from lockstep.clock import US_PER_S
 from lockstep.config import RunSettings
 from lockstep.connect.letters import dead_letters
 from lockstep.connect.put_back import SOURCES
-from lockstep.control.drawing import DRAWING, drawing
-from lockstep.control.health import Event
 from lockstep.control.operations.book import OPERATIONS, OperationBook
 from lockstep.control.operations.model import Operation
-from lockstep.control.overview import RUN_BEGAN, Overview, Watcher, run_settings, spares
 from lockstep.control.policy.decisions import FACT as DECISIONS
+from lockstep.control.start.drawing import DRAWING, drawing
+from lockstep.control.status.health import Event
+from lockstep.control.status.overview import Overview, Watcher, run_settings, spares
 from lockstep.errors import StoreError
-from lockstep.runtime.desired_run import DESIRED, DesiredRun, last_run
+from lockstep.runtime.desired_run import DESIRED, RUN_BEGAN, DesiredRun, last_run
 from lockstep.runtime.measurements import Measured, measured_key
 from lockstep.runtime.steering import Steering, steering
 from lockstep.serve.looks.agreement import EPOCHS_SHOWN, Agreement, Evidence, agreement

@@ -16,8 +16,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from lockstep.clock import US_PER_S
-from lockstep.control.health import ReplicaHealth
 from lockstep.control.operations.model import State
+from lockstep.control.status.health import ReplicaHealth
 from lockstep.errors import LockstepError
 from lockstep.serve.looks.look import Look
 from lockstep.serve.looks.shared import Looks

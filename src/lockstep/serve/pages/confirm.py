@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.config import PARTITIONS
-from lockstep.control.verbs import PARTITIONS_MAX, REPLICAS_MAX, JobVerbs, Manner
+from lockstep.control.operations.verbs import PARTITIONS_MAX, REPLICAS_MAX, JobVerbs, Manner
 from lockstep.errors import ServiceError
 from lockstep.serve.looks.look import Look
 from lockstep.serve.pages.frame import Page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lockstep.control.health import Event
+from lockstep.control.status.health import Event
 from lockstep.serve.looks.look import Look
 from lockstep.serve.pages.frame import Page
 from lockstep.serve.pages.job import event_list, headline

@@ -68,10 +68,17 @@ def _top(page: Page) -> Html:
     crumbs: list[Child] = [el("a", _mark(), "Lockstep", href="/", class_="brand")]
     if page.job:
         crumbs += [el("span", "/", class_="quiet", aria_hidden="true"), link(page.job, "jobs", page.job)]
-    here = "page" if page.title == "Hosts" else None
-    hosts = el("a", "Hosts", href="/hosts", class_="aside", aria_current=here)
-    bar = el("nav", crumbs, hosts, aria_label="Service", class_="bar")
+    bar = el("nav", crumbs, _asides(page), aria_label="Service", class_="bar")
     return el("header", bar, _tabs(page) if page.job else EMPTY, class_="top")
+
+
+def _asides(page: Page) -> Html:
+    """Pages about no job in particular."""
+    links = [
+        el("a", title, href=f"/{title.lower()}", aria_current="page" if page.title == title else None)
+        for title in ("Hosts", "Cluster")
+    ]
+    return el("span", links, class_="aside")
 
 
 def _mark() -> Html:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lockstep.clock import US_PER_S
-from lockstep.control.event_words import event_text, is_bad
-from lockstep.control.health import Event, ReplicaHealth
+from lockstep.control.status.event_words import event_text, is_bad
+from lockstep.control.status.health import Event, ReplicaHealth
 from lockstep.observe.texts import rate_text, waiting_text
 from lockstep.serve.looks.look import Look
 from lockstep.serve.pages.frame import Page

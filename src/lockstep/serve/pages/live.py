@@ -1,4 +1,5 @@
-"""Pages kept up to date: rendered once a second for all who see the same one, and only what changed is sent."""
+"""Pages kept up to date: rendered once a second for all who see the same one, sooner if something happens to a job, and
+only what changed is sent."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
@@ -17,8 +19,10 @@ from lockstep.serve.pages.markup import Html
 from lockstep.serve.pages.site import Query, Site
 
 RENDER_EVERY_S = 1.0
-LOOK_S = 0.25
-"""How often a connection looks whether there is something newer."""
+BEAT_S_MAX = 3.0
+"""A viewer looks by itself after that: rendering may take a while, and whoever beats may have met an error."""
+NOTICE_S = 0.1
+"""How often it is asked whether something has happened, once for all viewers: a kill is to be seen within a second."""
 LIVE_S_MAX = 600.0
 """Then the browser connects anew, by itself."""
 VIEWERS_MAX = 200
@@ -28,7 +32,7 @@ PAGES_KEPT = 100
 @dataclass
 class _Kept:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    at_s: float = float("-inf")
+    beat: int = -1
     sections: dict[str, Html] = field(default_factory=dict)
 
 
@@ -40,15 +44,21 @@ class LivePages:
         self._elapsed_s = elapsed_s
         self._pages: dict[tuple[str, str], _Kept] = {}
         self._viewers = 0
+        self._beat = 0
+        """Pages are rendered once in each beat; beats are a second, or end when something happens."""
+        self._next_beat = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
 
     async def updates(self, path: str, query: Query, is_gone: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         """What changes on a page, as server-sent events, until whoever watches is gone."""
         sent: dict[str, Html] = {}
         until_s = self._elapsed_s() + LIVE_S_MAX
         self._viewers += 1
+        self._begin()
         try:
             yield "retry: 1000\n\n"
             while self._elapsed_s() < until_s and not await is_gone():
+                next_beat = self._next_beat
                 try:
                     sections = await self._sections(path, query)
                 except LockstepError:
@@ -56,9 +66,29 @@ class LivePages:
                 if changed := {name: html for name, html in sections.items() if sent.get(name) != html}:
                     sent.update(changed)
                     yield event(changed)
-                await asyncio.sleep(LOOK_S)
+                # Whatever becomes of whoever beats: a viewer goes on.
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(next_beat.wait(), BEAT_S_MAX)
         finally:
             self._viewers -= 1
+
+    def _begin(self) -> None:
+        """With the first viewer: what was rendered for those before is old."""
+        if self._beating is None or self._beating.done():
+            self._beat += 1
+            self._beating = asyncio.create_task(self._beats())
+
+    async def _beats(self) -> None:
+        """Wake whoever watches, for as long as somebody does."""
+        begun_s = self._elapsed_s()
+        while self._viewers:
+            await asyncio.sleep(NOTICE_S)
+            happened = await run_in_threadpool(self._site.looks.has_news)
+            if happened or self._elapsed_s() - begun_s >= RENDER_EVERY_S:
+                begun_s = self._elapsed_s()
+                self._beat += 1
+                over, self._next_beat = self._next_beat, asyncio.Event()
+                over.set()
 
     def check_room(self) -> None:
         """LS0784 if too many watch already."""
@@ -73,17 +103,17 @@ class LivePages:
     async def _sections(self, path: str, query: Query) -> dict[str, Html]:
         key = path, json.dumps(dict(query), sort_keys=True)
         kept = self._pages.get(key)
-        if kept is not None and self._elapsed_s() - kept.at_s < RENDER_EVERY_S:
+        if kept is not None and kept.beat == self._beat:
             return kept.sections
         return await run_in_threadpool(self._rendered, key, path, query)
 
     def _rendered(self, key: tuple[str, str], path: str, query: Query) -> dict[str, Html]:
         kept = self._pages.setdefault(key, _Kept())
         with kept.lock:
-            if self._elapsed_s() - kept.at_s >= RENDER_EVERY_S:
+            if kept.beat != (beat := self._beat):
                 page = self._site.page(path, query)
                 kept.sections = {section_id(one): one for one in page.sections if section_id(one)}
-                kept.at_s = self._elapsed_s()
+                kept.beat = beat
         while len(self._pages) > PAGES_KEPT:
             self._pages.pop(next(iter(self._pages)), None)
         return kept.sections

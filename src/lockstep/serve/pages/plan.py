@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lockstep.keyed.loads import StepLoad
 from lockstep.plan.draw import MEANINGS
 from lockstep.serve.looks.graph import Measured, PlacedStep, placed, size
 from lockstep.serve.looks.look import Look
@@ -14,6 +15,7 @@ from lockstep.serve.pages.parts import Column, bytes_text, milliseconds, path, s
 
 STEPS_SHOWN = 60
 """A drawing of more would be neither seen nor small."""
+KEYS_SHOWN = 3
 _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y, _EDGE = 280, 66, 28, 30, 6
 _LINE_CHARACTERS = 36
 
@@ -22,7 +24,7 @@ def plan_page(look: Look) -> Page:
     """The page."""
     return Page(
         f"Plan of {look.job}",
-        [headline(look), _drawing(look), _stages(look), _physical(look)],
+        [headline(look), _drawing(look), _stages(look), _division(look), _physical(look)],
         look.job,
         "plan",
         path("jobs", look.job, "plan"),
@@ -33,7 +35,12 @@ def _placed(look: Look) -> list[PlacedStep]:
     if look.graph is None:
         return []
     flows = {one.source: one for one in look.flows}
-    return placed(look.graph, Measured(flows, look.sink_rates, _state_rows(look)))[:STEPS_SHOWN]
+    known = Measured(flows, look.sink_rates, _state_rows(look), loads={one.step: one for one in _loads(look)})
+    return placed(look.graph, known)[:STEPS_SHOWN]
+
+
+def _loads(look: Look) -> Sequence[StepLoad]:
+    return () if look.measured is None else look.measured.loads
 
 
 def _state_rows(look: Look) -> dict[str, int]:
@@ -144,6 +151,34 @@ def _stages(look: Look) -> Html:
     ]
     body = table("State, in the newest epoch that was measured", columns, rows, "No state is known of.")
     return section("stages", "State and busy time", body, _busy(look))
+
+
+def _division(look: Look) -> Html:
+    """How the records of keyed steps are divided among buckets and keys."""
+    columns = (
+        Column("Step"),
+        Column("Records counted", number=True),
+        Column("Buckets with records", number=True),
+        Column("Largest bucket"),
+        Column("Skew", number=True),
+        Column("Heaviest keys"),
+    )
+    rows: list[Sequence[Child]] = [
+        (
+            one.step,
+            f"{one.records:,}",
+            len(one.buckets),
+            f"bucket {one.largest}, {one.buckets[one.largest] / one.records * 100:.0f} %",
+            f"{one.skew:.1f}",
+            ", ".join(f"{hot.key} {hot.share * 100:.0f} %" for hot in one.keys[:KEYS_SHOWN]) or "–",
+        )
+        for one in _loads(look)[:STEPS_SHOWN]
+        if one.records
+    ]
+    none = "No step that runs in Python by key has had records yet. Spark's own aggregations are not counted by key."
+    words = "In one epoch of every ten seconds, over five minutes. Skew: the largest bucket in terms of the median."
+    said = el("p", words, class_="quiet") if rows else None
+    return section("division", "Buckets and keys", table("Buckets and keys", columns, rows, none), said)
 
 
 def _busy(look: Look) -> Html | None:

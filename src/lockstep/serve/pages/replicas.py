@@ -120,7 +120,7 @@ def _notes(look: Look) -> Html | None:
     said = [
         (one.replica, shortened(text, 300))
         for one in look.overview.health.replicas
-        for text in (one.note, one.executors_text, one.work)
+        for text in (one.note, one.executors_text, one.work, one.environment)
         if text
     ]
     return el("ul", [el("li", el("b", name), f": {text}") for name, text in said]) if said else None

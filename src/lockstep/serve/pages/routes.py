@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from lockstep.control.verbs import Manner
+from lockstep.control.operations.verbs import Manner
 from lockstep.errors import LockstepError
 from lockstep.serve.desk import Desk
 from lockstep.serve.monitoring.metrics import Metrics
@@ -66,6 +66,7 @@ class _Pages:
             Route("/metrics", self._scrape),
             Route("/", self._page),
             Route("/hosts", self._page),
+            Route("/cluster", self._page),
             Route("/jobs/{rest:path}", self._page),
         ]
 

@@ -11,6 +11,7 @@ from lockstep.serve.desk import Desk
 from lockstep.serve.looks.look import Look
 from lockstep.serve.looks.shared import Looks
 from lockstep.serve.pages import confirm
+from lockstep.serve.pages.cluster import cluster_page
 from lockstep.serve.pages.epochs import EPOCHS_SHOWN, EpochFacts, epoch_page, epochs_page
 from lockstep.serve.pages.events import EVENTS_SHOWN, events_page
 from lockstep.serve.pages.frame import Page
@@ -42,6 +43,10 @@ class Site:
         self._desk, self._service = desk, desk.service
         self.looks = Looks(desk.service)
         desk.service.on_close.append(self.looks.close)
+        self._of_all: Mapping[str, Callable[[], Page]] = {
+            "hosts": lambda: hosts_page(announced_hosts(self._service.address), self._all()[0]),
+            "cluster": lambda: cluster_page(desk.cluster()),
+        }
         self._simple: Mapping[str, Callable[[Look, Query], Page]] = {
             "": lambda look, _query: job_page(look),
             "replicas": lambda look, _query: replicas_page(look),
@@ -59,8 +64,8 @@ class Site:
         match [part for part in path.split("/") if part]:
             case []:
                 return self._home()
-            case ["hosts"]:
-                return hosts_page(announced_hosts(self._service.address), self._all()[0])
+            case [name] if name in self._of_all:
+                return self._of_all[name]()
             case ["jobs", job]:
                 return self._simple[""](self.looks.look(job), query)
             case ["jobs", job, tab] if tab in self._simple:

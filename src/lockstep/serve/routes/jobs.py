@@ -9,7 +9,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request
 
 from lockstep.control.operations.rolling import KEEP_S
-from lockstep.control.verbs import TIMEOUT_S
+from lockstep.control.operations.verbs import TIMEOUT_S
 from lockstep.errors import ServiceError
 from lockstep.serve import models
 from lockstep.serve.desk import Desk
@@ -38,9 +38,12 @@ def routes(desk: Desk) -> APIRouter:
         return desk.describe(job)
 
     @router.delete("/{job}", status_code=204)
-    def delete_job(job: JobName) -> None:
-        """Forget a job that has stopped, with its state. What it has published stays. 409 if it runs."""
-        desk.delete(job)
+    def delete_job(
+        job: JobName,
+        force: Annotated[bool, Query(description="Also if a host that has state of it does not answer.")] = False,
+    ) -> None:
+        """Forget a job that has stopped, with its state on all hosts. What it has published stays. 409 if it runs."""
+        desk.delete(job, force=force)
 
     @router.post("/{job}/stop", status_code=202)
     def stop_job(job: JobName) -> models.Asked:
@@ -71,6 +74,9 @@ def _submitting(router: APIRouter, desk: Desk) -> None:
         variable: Annotated[str, Query(max_length=200, description="Its variable, if the file has several jobs.")] = "",
         replicas: Annotated[int | None, Query(ge=1, le=16)] = None,
         master: Annotated[str, Query(max_length=200, description="Where Spark runs, e.g. local[2].")] = "",
+        savepoint: Annotated[
+            str, Query(alias="from", max_length=200, description="A savepoint, JOB/NAME, that a new job goes on from.")
+        ] = "",
         settings: Annotated[
             list[str] | None,
             Query(alias="set", max_length=SETTINGS_MAX, description="Settings of the run, KEY=VALUE."),
@@ -85,7 +91,7 @@ def _submitting(router: APIRouter, desk: Desk) -> None:
         spark: dict[str, Any] = {"conf": {key: str(value) for key, value in _assigned(conf, plain=False).items()}}
         if master:
             spark["master"] = master
-        sent = Submission(await request.body(), digest, file, variable, run, spark)
+        sent = Submission(await request.body(), digest, file, variable, run, spark, savepoint)
         return await anyio.to_thread.run_sync(desk.take, sent)
 
     @router.post("/{job}/upgrade", status_code=202, openapi_extra=_ZIP)
@@ -107,6 +113,13 @@ def _submitting(router: APIRouter, desk: Desk) -> None:
         wanted = models.UpgradeRequest(same_results=same_results, keep_s=keep_s, timeout_s=timeout_s)
         name = caller_name(request)
         return await anyio.to_thread.run_sync(lambda: desk.take_upgrade(job, sent, wanted, key=key, asked_by=name))
+
+    @router.post("/{job}/environments/{name}", status_code=202)
+    def change_environment(
+        job: JobName, name: JobName, wanted: models.EnvironmentRequest, request: Request, key: IdempotencyKey = ""
+    ) -> models.Operation:
+        """Have a running job go on in an environment of the service's lockstep.toml, with the same results."""
+        return desk.change_environment(job, name, wanted, key=key, asked_by=caller_name(request))
 
     @router.get("/{job}/difference")
     def get_difference(job: JobName) -> models.Difference:

@@ -8,7 +8,7 @@ import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Header, Request, Response
 
-from lockstep.control.verbs import Manner
+from lockstep.control.operations.verbs import Manner
 from lockstep.errors import ServiceError
 from lockstep.serve import models
 from lockstep.serve.desk import LOOK_S, Desk

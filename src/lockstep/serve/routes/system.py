@@ -39,6 +39,21 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
+def cluster_routes(desk: Desk) -> APIRouter:
+    """``/cluster``."""
+    router = APIRouter(tags=["service"], responses=PROBLEMS)
+
+    @router.get("/cluster")
+    def get_cluster() -> models.Cluster:
+        """What the jobs run on: whether the store and its members answer, who coordinates each job, hosts, executors.
+
+        It is answered, too, while the store does not.
+        """
+        return desk.cluster()
+
+    return router
+
+
 def logins(sessions: Sessions) -> APIRouter:
     """``/login`` and ``/logout``, for people."""
     router = APIRouter(include_in_schema=False)

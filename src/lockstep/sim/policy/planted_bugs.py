@@ -11,7 +11,7 @@ from lockstep.control.policy.observations import Failure as Fault
 from lockstep.control.policy.policy import Policy
 from lockstep.control.policy.scaling import Scaler
 from lockstep.control.policy.tolerance import MODES, Mode, Rates, Tolerance
-from lockstep.sim.planted_bugs import Plant, swapped
+from lockstep.sim.planting import Plant, swapped
 from lockstep.sim.policy.scenario import WINDOW_S, Scenario
 
 AUTO = PolicySettings(scaling="auto", tolerance="auto", window_s=WINDOW_S, max_gap_s=10.0)

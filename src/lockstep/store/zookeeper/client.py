@@ -238,8 +238,15 @@ class Call:
 
     def children(self, path: str) -> list[str]:
         """The names below a path, in no order; none if there is no such path."""
-        names = self._read(lambda kazoo: [kazoo.get_children_async(path)])[0]
-        return list(names or [])
+        return self.children_all([path])[0]
+
+    def children_all(self, paths: Sequence[str]) -> list[list[str]]:
+        """The names below each of several paths."""
+        found: list[list[str]] = []
+        for first in range(0, len(paths), AT_ONCE):
+            answers = self._read(partial(_ask_each, "get_children_async", paths[first : first + AT_ONCE]))
+            found += [list(names or []) for names in answers]
+        return found
 
     def is_there(self, path: str, watch: Watch) -> bool:
         """Whether there is such a node; the watch is told when it appears, changes or goes."""

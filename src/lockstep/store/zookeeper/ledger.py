@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from lockstep.store.protocols import Entry, Holder, Item
-from lockstep.store.sealing_rules import check_beginning, check_follows, from_text, may_not_seal, not_onward, to_text
+from lockstep.store.sealing_rules import check_beginning, check_follows, from_json, may_not_seal, not_onward, to_json
 from lockstep.store.zookeeper.client import Call, Node, change, check, create, delete
 from lockstep.store.zookeeper.nodes import node_name, packed, unpacked
 from lockstep.store.zookeeper.part import Part
@@ -67,11 +67,11 @@ class ZookeeperLedger(Part):
             acts = [
                 check(replica, registered.version),
                 change(self._at("head"), str(proposal.epoch).encode(), head_version),
-                create(path, packed(vars(sealed))),
+                create(path, packed(to_json(sealed))),
             ]
             outcome = call.put(*acts, *made)
             if outcome.done:
-                entry = self._newest = from_text(to_text(sealed))
+                entry = self._newest = from_json(unpacked(packed(to_json(sealed))))
                 return entry
             if outcome.at >= len(acts):
                 self._refused_item(call, proposal.epoch, items[outcome.at - len(acts)], outcome.reason)
@@ -182,4 +182,4 @@ class ZookeeperLedger(Part):
 
 
 def _entry(node: Node | None) -> Entry | None:
-    return None if node is None else Entry(**unpacked(node.value))
+    return None if node is None else from_json(unpacked(node.value))

@@ -11,6 +11,9 @@ from lockstep.store.zookeeper.address import Address
 from lockstep.store.zookeeper.client import Call, Client, leave, shared
 
 FORMAT = 1
+FORMAT_NODE = "format"
+DELETED = 1_000_000
+"""The format of a store that is being deleted: no release opens it, and older ones say that it is a newer one's."""
 FOLDERS = ("entries", "items", "leases", "replicas", "observed", "divergences", "facts")
 TELEMETRY_FOLDERS = ("progress", "digests", "mismatches", "published")
 
@@ -23,6 +26,7 @@ class Part:
 
     def __init__(self, address: Address, job: str, clock: Clock) -> None:
         self._address = address
+        self._job = job
         self._root = f"{address.root}/jobs/{checked_name('job', job)}"
         self._clock = clock
 
@@ -43,13 +47,15 @@ class Part:
 
     def _prepare(self, call: Call) -> None:
         """Make the nodes of a job, once. The format comes last: whoever finds it finds everything."""
-        found = call.look(self._at("format"))
+        found = call.look(self._at(FORMAT_NODE))
         if found is None:
             for folder in (*FOLDERS, *TELEMETRY_FOLDERS):
                 call.make(self._at(folder))
             for name, value in (("head", b"-1"), ("floor", b"0"), ("events", b"0"), ("latency", b"")):
                 call.make(self._at(name), value)
-            call.make(self._at("format"), str(FORMAT).encode())
+            call.make(self._at(FORMAT_NODE), str(FORMAT).encode())
+        elif int(found.value) == DELETED:
+            raise being_deleted(self._job)
         elif int(found.value) > FORMAT:
             raise StoreError(
                 "LS0401",
@@ -81,3 +87,13 @@ class Part:
 
     def _leave(self) -> None:
         leave(self._address.hosts, id(self))
+
+
+def being_deleted(job: str) -> StoreError:
+    """Somebody began to delete a job, and was cut off or is at it."""
+    return StoreError(
+        "LS0427",
+        f'job "{job}" is being deleted',
+        why="somebody has begun to delete it, and some of it is gone.",
+        hint=f"`lockstep delete {job}` goes on with it; then a job of this name can begin anew.",
+    )

@@ -133,6 +133,10 @@ class ZookeeperTelemetry(ZookeeperLeases):
         found = zip(ids, call.look_all([self._at("events", number) for number in ids]), strict=True)
         return [(number, *_event(node)) for number, node in found if node is not None]
 
+    def newest_event(self) -> int:
+        """The id of the newest event that is written, 0 if there is none."""
+        return int(self._call().value(self._at("events")).value)
+
     def close(self) -> None:
         """Write what is left, if that is possible at once, and give the connection back."""
         self._outbox.end()

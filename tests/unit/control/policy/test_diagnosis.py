@@ -9,6 +9,7 @@ from lockstep.config import PolicySettings, RunSettings
 from lockstep.control.policy.decisions import Advise, Decision, Replace
 from lockstep.control.policy.observations import Failure, Observation
 from lockstep.control.policy.policy import Policy
+from lockstep.keyed.loads import HotKey, StepLoad
 
 US = 1_000_000
 AUTO = PolicySettings(scaling="auto", tolerance="auto")
@@ -53,11 +54,30 @@ def test_a_replica_alone_is_slow_compared_to_nobody() -> None:
 def test_a_hot_key_is_named_and_more_partitions_are_not_asked_for() -> None:
     policy = Policy(AUTO, RunSettings())
     epochs = [(900.0, 0.95), (500.0, 0.55)] * 8
-    made = play(
-        policy, 1, 30, epochs=epochs, key_shares={"acme": 0.6, "b": 0.1}, backlog=lambda minute: minute * 90_000
+    load = StepLoad("totals", {17: 700, 3: 150, 4: 150}, (HotKey("acme", 17, 0.6), HotKey("b", 3, 0.1)))
+    made = play(policy, 1, 30, epochs=epochs, step_loads=[load], backlog=lambda minute: minute * 90_000)
+    assert [one.kind for one in made if one.kind in ("hot-key", "scale-up", "skew")] == ["hot-key"]
+    assert "'acme' of step \"totals\" has 60 % of its records (bucket 17)" in made[0].why
+    assert isinstance(made[0].operation, Advise)
+
+
+def test_a_bucket_beyond_an_even_share_is_named_with_its_step_and_its_heaviest_key() -> None:
+    keys = (HotKey("acme", 17, 0.2), HotKey("b", 17, 0.2))
+    load = StepLoad("totals", {17: 600, **dict.fromkeys(range(10), 40)}, keys)
+    (decision,) = play(Policy(AUTO, RunSettings()), 1, 20, step_loads=[load])
+    assert decision.kind == "skew" and decision.inputs["bucket"] == 17
+    assert decision.why == (
+        'bucket 17 of step "totals" had 60 % of its records, 15.0 times the median of all buckets; '
+        "its heaviest key 'acme' has 20 %"
     )
-    assert [one.kind for one in made if one.kind in ("hot-key", "scale-up")] == ["hot-key"]
-    assert "'acme' has 60 %" in made[0].why and isinstance(made[0].operation, Advise)
+
+
+def test_few_keys_few_records_and_buckets_that_no_task_waits_for_are_no_symptom() -> None:
+    even = StepLoad("totals", dict.fromkeys(range(8), 100), (HotKey("a", 0, 0.125),))
+    twice = StepLoad("totals", {**dict.fromkeys(range(8), 100), 9: 300}, (HotKey("a", 9, 0.2),))
+    small = StepLoad("totals", {1: 90, 2: 2, 3: 2}, (HotKey("a", 1, 0.9),))
+    for load in (even, twice, small):
+        assert play(Policy(AUTO, RunSettings()), 1, 20, step_loads=[load]) == []
 
 
 def test_a_skewed_partition_is_named() -> None:

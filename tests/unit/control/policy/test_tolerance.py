@@ -25,7 +25,6 @@ from lockstep.control.policy.tolerance import (
     Recoveries,
     affordable,
     gaps_per_month,
-    young_daly_s,
 )
 
 US = 1_000_000
@@ -228,14 +227,3 @@ def test_what_is_affordable_is_kept_in_most_months() -> None:
         mean = affordable(left)
         within = sum(math.exp(-mean) * mean**count / math.factorial(count) for count in range(left + 1))
         assert 0.8 < within < 0.97
-
-
-@pytest.mark.parametrize(("snapshot_s", "between_s"), [(1.0, 3600.0), (5.0, 600.0), (0.2, 86_400.0)])
-def test_snapshots_are_taken_as_often_as_it_costs_least(snapshot_s: float, between_s: float) -> None:
-    def overhead(interval_s: float) -> float:
-        """Time for each second of work: the snapshot, and what has to be computed again after a failure (Daly)."""
-        whole_s = interval_s + snapshot_s
-        return between_s * math.expm1(whole_s / between_s) / interval_s
-
-    best_s = min((interval * 0.5 for interval in range(1, 20_000)), key=overhead)
-    assert young_daly_s(snapshot_s, between_s) == pytest.approx(best_s, rel=0.05)

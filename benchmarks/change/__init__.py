@@ -1,0 +1,1 @@
+"""Changes of a running job beside PyFlink: `python -m benchmarks change`."""
