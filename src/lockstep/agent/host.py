@@ -35,7 +35,7 @@ from lockstep.runtime.transfer import serving as transfer
 from lockstep.runtime.transfer.offers import Offers, PeersOfStore
 from lockstep.store.home import job_folder, list_job_folders, set_job_aside
 from lockstep.store.names import checked_name
-from lockstep.store.opening import open_hosts, open_store
+from lockstep.store.opening import is_being_deleted, open_hosts, open_store
 from lockstep.store.protocols import Store
 
 ANNOUNCE_INTERVAL_S = 1.0
@@ -154,10 +154,14 @@ class HostAgent(Agent):
     def _delete(self, request: Request) -> Mapping[str, Any]:
         """Remove all that this host has of a job that runs nowhere; nothing happens if it has nothing."""
         name = checked_name("job", request.parameters["job"])
+        is_given_up = is_being_deleted(self._host.store, name)
 
         def give_up() -> Mapping[str, Any]:
             if name in self._jobs:
-                raise ServiceError("LS0763", f'processes of job "{name}" still run on {self._host.name}')
+                if not is_given_up:
+                    raise ServiceError("LS0763", f'processes of job "{name}" still run on {self._host.name}')
+                # Nobody can supervise it any more: what is left is what its last coordinator did not come to end.
+                self._jobs.pop(name).end_at_once()
             if name in self._candidates:
                 self._candidates.pop(name).forget()
             with self._stores_lock:

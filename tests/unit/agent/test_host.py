@@ -225,6 +225,19 @@ def test_a_host_removes_what_it_has_of_a_job_only_once_nothing_of_it_runs_there(
     client.close()
 
 
+def test_a_host_ends_what_is_left_of_a_job_that_is_being_deleted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = scene.serve("h1")
+    directory = scene.directory()
+    client = AgentClient(directory.contacts()["h1"], "job")
+    monkeypatch.setattr(host, "is_being_deleted", lambda address, job: (address, job) == (scene.address, "job"))
+    client.delete()
+    assert not (served.folder / ".lockstep" / "jobs" / "job").exists() and client.about()["jobs"] == []
+    directory.end()
+    client.close()
+
+
 def test_the_lease_of_a_coordinator_that_was_killed_is_given_back_by_its_host(scene: Scene) -> None:
     served = scene.serve("h1")
     directory = scene.directory()
