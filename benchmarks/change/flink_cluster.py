@@ -42,8 +42,7 @@ class AdaptiveCluster(Cluster):
         self.command("stop", "--savepointPath", savepoints.as_uri(), job)
         newest = max(savepoints.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         self._environment["BENCH_CODE"] = "new"
-        # The filter is a step without state: what has state is found again.
-        self.command("run", "-d", "-s", newest.as_uri(), "--allowNonRestoredState", "-py", program)
+        self.command("run", "-d", "-s", newest.as_uri(), "-py", program)
         return str(next(one["id"] for one in self.get("/jobs")["jobs"] if one["status"] in ("RUNNING", "CREATED")))
 
     def command(self, *words: str) -> None:

@@ -167,16 +167,24 @@ def _averaged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _own(documents: Sequence[Document]) -> list[str]:
-    """The newest stored result of each of Lockstep's own benches; quick ones only if there is no other."""
-    newest: dict[str, Document] = {}
+    """The newest stored result of each of Lockstep's own benches; quick ones only if there is no other.
+
+    A run of one side alone does not replace one of the others.
+    """
+    newest: dict[str, list[Document]] = {}
     for document in sorted(documents, key=lambda one: (not one["quick"], one["at"])):
         if document["bench"] in _OWN and document["file"] != BEFORE:
-            newest[document["bench"]] = document
+            others = [one for one in newest.get(document["bench"], []) if not _sides(one) <= _sides(document)]
+            newest[document["bench"]] = [*others, document]
     lines = ["## Lockstep's own benches", ""] if newest else []
     for bench in _OWN:
-        if bench in newest:
-            lines += _bench(newest[bench])
+        for document in newest.get(bench, []):
+            lines += _bench(document)
     return lines
+
+
+def _sides(document: Document) -> set[str]:
+    return {str(row["side"]) for rows in document["tables"].values() for row in rows if "side" in row}
 
 
 def _bench(document: Document) -> list[str]:

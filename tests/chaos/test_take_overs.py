@@ -63,7 +63,8 @@ def test_the_coordinator_is_killed_at_every_step_and_no_operation_is_lost_or_don
         hit.setdefault(one["name"], set()).add(one["step"])
     assert hit.keys() == STEPS.keys()
     done = {one["name"] for one in kills if one["outcome"] == "done"}
-    assert all(hit[name] == steps for name, steps in STEPS.items() if name in done), hit
+    # An operation may be taken up between the moment when it is asked for and the kill.
+    assert all(steps - {"asked"} <= hit[name] <= steps for name, steps in STEPS.items() if name in done), hit
     # On a machine that is busy with other things one may not be done by its deadline: then it is rolled back.
     assert {one["outcome"] for one in kills} <= {"done", "rolled-back"}
     assert all(one["taken_over_s"] is not None for one in kills)

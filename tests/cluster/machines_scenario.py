@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import subprocess
 import sys
@@ -125,7 +126,7 @@ def main(folder: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    watchdog = threading.Timer(1500, lambda: sys.exit(3))
+    watchdog = threading.Timer(1500, _thread.interrupt_main)
     watchdog.daemon = True
     watchdog.start()
     print(json.dumps(main(Path(sys.argv[1]))))

@@ -35,7 +35,7 @@ from lockstep.runtime.transfer import serving as transfer
 from lockstep.runtime.transfer.offers import Offers, PeersOfStore
 from lockstep.store.home import job_folder, list_job_folders, set_job_aside
 from lockstep.store.names import checked_name
-from lockstep.store.opening import is_being_deleted, open_hosts, open_store
+from lockstep.store.opening import is_being_deleted, list_jobs, open_hosts, open_store
 from lockstep.store.protocols import Store
 
 ANNOUNCE_INTERVAL_S = 1.0
@@ -235,8 +235,12 @@ class HostAgent(Agent):
 
     def _kept_order(self, name: str, path: Path) -> dict[str, Any] | None:
         """What this host was told to run before its agent ended, if it is still wanted."""
+        address = self._host.store
+        # Opening the store of a job that was deleted meanwhile would make it anew.
+        if not path.exists() or name not in list_jobs(address) or is_being_deleted(address, name):
+            return None
         store = self._store(name)
-        wanted = store.fact(DESIRED) if store is not None and path.exists() else None
+        wanted = store.fact(DESIRED) if store is not None else None
         order: dict[str, Any] = json.loads(wanted) if wanted else {}
         return order if order and order["wanted"] and order == json.loads(path.read_text(encoding="utf-8")) else None
 

@@ -127,7 +127,8 @@ class TakeOvers:
                 _wait_into(step, draw)
                 now = book.find(asked.number) or now
                 hit |= {step, _step(now)}
-                self._kill(runner, asked.number, one.action.name, _step(now))
+                if now.is_open:
+                    self._kill(runner, asked.number, one.action.name, _step(now))
             else:
                 _look(runner)
 

@@ -122,6 +122,7 @@ class Tracing:
         self._job, self._holder = job, holder
         self._note = note
         self._waiting: queue.Queue[tuple[int, EpochTimes] | None] = queue.Queue(QUEUED_MAX)
+        self._counting = threading.Lock()
         self.dropped = 0
         """Epochs whose spans nobody got."""
         self._told = 0
@@ -134,13 +135,27 @@ class Tracing:
         try:
             self._waiting.put_nowait((stage, times))
         except queue.Full:
-            self.dropped += 1
+            self._drop(1)
 
     def close(self) -> None:
         """Send what waits, if that is possible at once."""
-        with suppress(queue.Full):
-            self._waiting.put_nowait(None)
+        while not self._said_over():
+            # The thread has to hear that it is over: the oldest makes room for that.
+            with suppress(queue.Empty):
+                self._waiting.get_nowait()
+                self._drop(1)
         self._thread.join(CLOSING_S)
+
+    def _said_over(self) -> bool:
+        try:
+            self._waiting.put_nowait(None)
+        except queue.Full:
+            return False
+        return True
+
+    def _drop(self, epochs: int) -> None:
+        with self._counting:
+            self.dropped += epochs
 
     def _send_all(self) -> None:
         is_over = False
@@ -162,7 +177,7 @@ class Tracing:
             sent = not spans or self._exporter.export(spans) is SpanExportResult.SUCCESS
         except Exception:  # whatever goes wrong in a library or at a collector: no epoch is to notice
             sent = False
-        self.dropped += 0 if sent else len(epochs)
+        self._drop(0 if sent else len(epochs))
         self._tell()
 
     def _tell(self) -> None:

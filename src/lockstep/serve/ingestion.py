@@ -73,7 +73,7 @@ class Ingestion:
     def _backlog(self, journal: SqliteJournal) -> int:
         """How far the job that has read least is behind the journal's end; 0 if no job that is to run reads it."""
         ends, most = journal.ends(), 0
-        for job in self._service.jobs():
+        for job in self._service.living_jobs():
             store = self._service.store(job)
             sources: dict[str, dict[str, object]] = json.loads(store.fact(SOURCES) or "{}")
             wanted = ("journal", journal.name)

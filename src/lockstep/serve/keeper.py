@@ -85,7 +85,7 @@ class Keeper:
 
     def tend(self, say: Callable[[str], None]) -> None:
         """Start what is missing."""
-        for job in self._service.jobs():
+        for job in self._service.living_jobs():
             kept = self._kept.setdefault(job, _Kept())
             self._reap(kept)
             if kept.process is None and self._elapsed_s() >= kept.not_before_s and self._is_missing(job, kept.dead):
@@ -94,7 +94,7 @@ class Keeper:
 
     def kept(self) -> list[str]:
         """The jobs that are wanted and kept running by this service."""
-        return [job for job in self._service.jobs() if self._is_ours(job)]
+        return [job for job in self._service.living_jobs() if self._is_ours(job)]
 
     def _is_ours(self, job: str) -> bool:
         store = self._service.store(job)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from lockstep.runtime.desired_run import RUN_BEGAN
 from lockstep.store.dead_letters import DeadLetters
 from lockstep.store.home import job_folder
 from lockstep.store.names import checked_name
-from lockstep.store.opening import absolute, list_jobs, open_store
+from lockstep.store.opening import absolute, is_being_deleted, list_jobs, open_store
 from lockstep.store.protocols import Store
 
 
@@ -66,6 +67,10 @@ class Service:
         """The names of all jobs."""
         return list_jobs(self.address)
 
+    def living_jobs(self) -> list[str]:
+        """Those of them that nobody has begun to delete: the stores of the others cannot be opened."""
+        return [job for job in self.jobs() if not is_being_deleted(self.address, job)]
+
     def folder(self, job: str) -> Path:
         """Everything of one job on this host."""
         return job_folder(self.home, job)
@@ -104,10 +109,17 @@ class Service:
                 # Opening one makes it if it is not there.
                 if job not in self.jobs():
                     raise unknown_job(job, self.jobs())
-                store = open_store(self.address, job, self.clock)
-                letters = dead_letters(self.home, job, store)
-                opened = _Opened(store, letters, store.fact(RUN_BEGAN), Watcher(store, letters))
-                self._opened[job] = opened
+                opened = self._opened[job] = self._newly_opened(job)
+            return opened
+
+    def _newly_opened(self, job: str) -> _Opened:
+        with ExitStack() as undo:
+            store = open_store(self.address, job, self.clock)
+            undo.callback(store.close)
+            letters = dead_letters(self.home, job, store)
+            undo.callback(letters.close)
+            opened = _Opened(store, letters, store.fact(RUN_BEGAN), Watcher(store, letters))
+            undo.pop_all()
             return opened
 
     def forget(self, job: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from lockstep.store.names import checked_name
@@ -31,10 +32,10 @@ def list_job_folders(home: Path) -> list[str]:
 def set_job_aside(home: Path, job: str) -> Path:
     """Put everything of a job on this host out of the way in one act, since half a job is none; where it is to be
     removed from."""
-    aside = home / DELETED_FOLDER
-    try:
+    aside, folder = home / DELETED_FOLDER, job_folder(home, job)
+    while folder.exists():
         aside.mkdir(exist_ok=True, parents=True)
-        job_folder(home, job).rename(aside / f"{job}-{secrets.token_hex(4)}")
-    except FileNotFoundError:
-        pass  # it has none, or had
+        # Whoever removes what another deletion put aside may do so in between.
+        with suppress(FileNotFoundError):
+            folder.rename(aside / f"{job}-{secrets.token_hex(4)}")
     return aside

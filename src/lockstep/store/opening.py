@@ -7,6 +7,7 @@ an address and asks here, so that a job on one laptop and one on many hosts are 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,15 @@ def is_being_deleted(address: str, job: str) -> bool:
     return address.startswith(ZOOKEEPER) and deleting.is_being_deleted(parsed(address), job)
 
 
-def begin_deleting(address: str, job: str) -> None:
-    """Nobody opens the store of a job any more, at an address that several hosts share: LS0427."""
-    deleting.begin_deleting(parsed(address), job)
+def begin_deleting(address: str, job: str, hosts: Collection[str]) -> None:
+    """Nobody opens the store of a job any more, at an address that several hosts share (LS0427); these hosts have
+    something of it."""
+    deleting.begin_deleting(parsed(address), job, hosts)
+
+
+def hosts_to_ask(address: str, job: str) -> list[str]:
+    """The hosts that had something of a job when somebody began to delete it."""
+    return deleting.hosts_to_ask(parsed(address), job)
 
 
 def delete_shared(address: str, job: str) -> None:

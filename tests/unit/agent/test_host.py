@@ -21,7 +21,7 @@ from lockstep.agent.host import Host, HostAgent
 from lockstep.config import HostSettings
 from lockstep.control.hosts import host_directory
 from lockstep.control.hosts.agents import AgentProcesses
-from lockstep.control.hosts.host_directory import HostDirectory
+from lockstep.control.hosts.host_directory import HostDirectory, hosts_used
 from lockstep.errors import LockstepError, RunError, ServiceError
 from lockstep.runtime.desired_run import LEASE, DesiredRun, note_desired, note_stopped
 from lockstep.security import TlsFiles
@@ -179,6 +179,24 @@ def test_a_host_that_is_started_again_takes_up_what_is_still_wanted_and_forgets_
     assert scene.serve("h1").taken_up == []
 
 
+def test_a_host_that_missed_a_deletion_starts_and_does_not_make_the_job_anew(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = scene.serve("h1")
+    directory = scene.directory()
+    assert hosts_used(scene.store) == ["h1"]
+    directory.forget()
+    scene.hosts.pop("h1").end()
+    assert (served.folder / ".lockstep" / "jobs" / "job" / "desired.json").exists()
+    monkeypatch.setattr(host, "open_store", pytest.fail)
+    with monkeypatch.context() as half:
+        half.setattr(host, "is_being_deleted", lambda *_: True)
+        assert scene.serve("h1").taken_up == []
+        scene.hosts.pop("h1").end()
+    monkeypatch.setattr(host, "list_jobs", lambda _: [])
+    assert scene.serve("h1").taken_up == []
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates; Debian's package openssl")
 def test_with_certificates_hosts_talk_over_tls_and_nobody_without_one_is_heard(scene: Scene, tmp_path: Path) -> None:
     tls = certificates(tmp_path / "certificates")
@@ -225,9 +243,7 @@ def test_a_host_removes_what_it_has_of_a_job_only_once_nothing_of_it_runs_there(
     client.close()
 
 
-def test_a_host_ends_what_is_left_of_a_job_that_is_being_deleted(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_ends_what_is_left_of_a_job_that_is_being_deleted(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     served = scene.serve("h1")
     directory = scene.directory()
     client = AgentClient(directory.contacts()["h1"], "job")

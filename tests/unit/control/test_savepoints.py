@@ -20,7 +20,7 @@ from lockstep.control.hosts.host_directory import bring_state
 from lockstep.control.start.continuing import BUCKETS, PLAN, held_buckets, settle_buckets
 from lockstep.control.state import savepoints
 from lockstep.control.state.savepoint_files import MANIFEST, read_savepoint, verified
-from lockstep.control.state.savepoints import Place, delete, find, list_savepoints, take
+from lockstep.control.state.savepoints import Place, check_takeable, delete, find, list_savepoints, take
 from lockstep.control.state.starting_from import begin_from
 from lockstep.control.supervise.retention import PINS, pinned_epochs, with_pins
 from lockstep.errors import LockstepError, ServiceError
@@ -32,7 +32,7 @@ from lockstep.runtime.state.recovery import state_at
 from lockstep.store.arrow import batch_from_pylist
 from lockstep.store.journal import open_journal
 from lockstep.store.opening import address_in, announced_hosts, open_hosts, open_store
-from lockstep.store.protocols import Entry, Store
+from lockstep.store.protocols import Entry, Progress, Store
 from tests.unit.agent.test_host import TOKEN, Served, until
 from tests.unit.runtime.checkpoints_for_runtime import write_checkpoint
 
@@ -86,6 +86,18 @@ def test_a_savepoint_holds_the_newest_epoch_and_is_listed_and_deleted(place: Pla
     store = _store(place)
     assert pinned_epochs(store) == {}
     store.close()
+
+
+def test_a_job_whose_state_is_on_other_hosts_is_not_stopped_for_a_savepoint_that_nobody_could_take(
+    place: Place, tmp_path: Path
+) -> None:
+    store = _store(place)
+    store.report(Progress("r0", 1, 1, "running", HEAD, updated_us=1, host="h2"))
+    store.close()
+    check_takeable(place, "last")
+    shutil.move(replica_folder(place.home, "job", "r0"), tmp_path / "another-disk")
+    with pytest.raises(ServiceError, match="its state is on h2"):
+        check_takeable(place, "last")
 
 
 @pytest.mark.parametrize("name", ["../evil", "", "a/b", ".hidden", "x" * 200])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,12 @@ from lockstep.store.protocols import Entry, Holder
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason='pip install "lockstep[telemetry]"')
 
 SEALED_US = 1_790_000_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def with_time_to_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes longer than a replica that ends would wait."""
+    monkeypatch.setattr(traces, "CLOSING_S", 60.0)
 
 
 @dataclass
@@ -136,10 +141,8 @@ def test_a_collector_that_is_away_costs_no_epoch_anything_and_what_it_misses_is_
     monkeypatch.setattr(traces, "QUEUED_MAX", 4)
     events: list[str] = []
     told = Tracing(Stuck(), "logins", Holder("r0", 1), noted(events))
-    begun_s = time.monotonic()
     lived(told, tmp_path, 200)
-    took_s = time.monotonic() - begun_s
-    assert told.dropped >= 200 - 4 - traces.SENT_MAX and took_s < 1
+    assert told.dropped >= 200 - 4 - traces.SENT_MAX, "nobody waited: the collector had not answered once"
     goes_on.set()
     told.close()
     assert told.dropped == 200

@@ -99,12 +99,13 @@ def claim_when_free(store: Store, identity: str, is_wanted: Callable[[], bool]) 
 
 
 def _acquired(store: Store, identity: str, go_on: Callable[[float], bool]) -> bool:
+    """Asked before each try: whoever takes the lease of a job that is not wanted is in the way of those who end it."""
     begun_s = time.monotonic()
-    while not store.acquire(LEASE, identity, LEASE_S):
-        if not go_on(time.monotonic() - begun_s):
-            return False
+    while go_on(time.monotonic() - begun_s):
+        if store.acquire(LEASE, identity, LEASE_S):
+            return True
         store.wait_until_free(LEASE, _LEASE_LOOK_S)
-    return True
+    return False
 
 
 def _locked(folder: Path, store: Store, job: str, *, replace: bool) -> IO[str]:

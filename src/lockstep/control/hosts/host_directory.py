@@ -31,6 +31,8 @@ from lockstep.store.protocols import Store
 INTERVAL_S = 0.5
 FIRST_S_MAX = 30.0
 """How long a run waits for the first host that can take it."""
+HOSTS = "hosts"
+"""Fact: all hosts that have taken the job up, those too that are gone since. Each may have state of it."""
 
 
 class HostDirectory:
@@ -134,6 +136,8 @@ class HostDirectory:
         client = AgentClient(contact, self._order.job, self._term)
         code, is_new = self._code, name not in self._ready
         try:
+            if is_new:
+                _note_used(self._store, name)
             for file in code:
                 bring_code(client, self._store, self._folder, file)
             # A host that has taken it up goes by what the store says: told again, it would end who coordinates there.
@@ -146,6 +150,17 @@ class HostDirectory:
             client.close()
         self._ready[name] = contact
         return None
+
+
+def hosts_used(store: Store) -> list[str]:
+    """All hosts that may have something of a job, now or not any more."""
+    return list(json.loads(store.fact(HOSTS) or "[]"))
+
+
+def _note_used(store: Store, host: str) -> None:
+    """Before the host has anything: deleting the job asks it, even if no replica lives there any more."""
+    while host not in json.loads((held := store.fact(HOSTS)) or "[]"):
+        store.swap_fact(HOSTS, held, json.dumps(sorted({*json.loads(held or "[]"), host})))
 
 
 def contact_of(name: str, about: Mapping[str, Any], token: str, tls: TlsFiles | None) -> Contact:

@@ -9,21 +9,27 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.agent.client import AgentClient
 from lockstep.agent.contact import Contact
 from lockstep.config import HostSettings
-from lockstep.control.hosts.host_directory import contacts_at
+from lockstep.control.hosts.host_directory import contacts_at, hosts_used
 from lockstep.errors import LockstepError, ServiceError
 from lockstep.runtime.desired_run import LEASE, last_run
 from lockstep.runtime.state.recovery import state_at
 from lockstep.store.dead_letters import journal_name
 from lockstep.store.home import set_job_aside
 from lockstep.store.journal import JOURNALS_FOLDER
-from lockstep.store.opening import begin_deleting, delete_shared, embedded_folder, is_being_deleted
+from lockstep.store.opening import (
+    begin_deleting,
+    delete_shared,
+    embedded_folder,
+    hosts_to_ask,
+    is_being_deleted,
+)
 from lockstep.store.protocols import Store
 
 LEASE_S = 10.0
@@ -62,13 +68,12 @@ class Deletion:
         """From the end of this on nobody opens it; until then nobody else can begin to coordinate it."""
         store = self.open_store()
         self._check_stopped(store)
-        absent = _hosts_with_state(store) - contacts_at(self.address, self.hosts).keys()
-        if absent and not force:
-            raise _not_asked(self.job, sorted(absent), "no agent of it is announced")
+        known = _hosts_with_state(store)
+        self._check_present(known, contacts_at(self.address, self.hosts), force=force)
         if not store.acquire(LEASE, f"delete.{socket.gethostname()}.{os.getpid()}", LEASE_S):
             raise job_runs(self.job, "deleted")
         self._check_wanted(store)
-        begin_deleting(self.address, self.job)
+        begin_deleting(self.address, self.job, known)
         self.close_store()
 
     def _check_wanted(self, store: Store) -> None:
@@ -78,8 +83,15 @@ class Deletion:
             store.release(LEASE, store.holder(LEASE) or "")
             raise job_runs(self.job, "deleted")
 
+    def _check_present(self, known: Collection[str], there: Collection[str], *, force: bool) -> None:
+        absent = set(known) - set(there)
+        if absent and not force:
+            raise _not_asked(self.job, sorted(absent), "no agent of it is announced")
+
     def _remove_elsewhere(self, *, force: bool) -> None:
-        for host, contact in contacts_at(self.address, self.hosts).items():
+        contacts = contacts_at(self.address, self.hosts)
+        self._check_present(hosts_to_ask(self.address, self.job), contacts, force=force)
+        for host, contact in contacts.items():
             try:
                 self._remove_at(contact)
             except (LockstepError, OSError) as error:
@@ -99,10 +111,10 @@ class Deletion:
 
 
 def _hosts_with_state(store: Store) -> set[str]:
-    """Where replicas live or last had their state."""
+    """Where replicas live, last had their state, or could have lived: each of these has a folder of the job."""
     said = store.progress()
     found = {one.host for one in said} | {store.fact(state_at(one.replica)) or "" for one in said}
-    return found - {""}
+    return (found | set(hosts_used(store))) - {""}
 
 
 def job_runs(job: str, what: str) -> ServiceError:

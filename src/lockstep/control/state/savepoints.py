@@ -145,6 +145,7 @@ def check_takeable(place: Place, name: str) -> None:
     store = open_store(place.address, place.job)
     try:
         _refuse_unsuited(store, place.job)
+        _refuse_elsewhere(place, store)
     finally:
         store.close()
 
@@ -354,6 +355,19 @@ def _refuse_unsuited(store: Store, job: str) -> None:
     inside = head.cut.keys() - json.loads(store.fact(SOURCES) or "{}").keys()
     if inside:
         raise _unsuited(job, f"{', '.join(sorted(inside))} inside it is a topic, whose records a folder cannot hold")
+
+
+def _refuse_elsewhere(place: Place, store: Store) -> None:
+    """Once a job has stopped, hosts hand out nothing: its state is taken from folders here."""
+    said = store.progress()
+    if not said or any(not one.host or replica_folder(place.home, place.job, one.replica).is_dir() for one in said):
+        return
+    raise ServiceError(
+        "LS0720",
+        f'once job "{place.job}" has stopped, there is nothing here to take a savepoint of',
+        why=f"its state is on {', '.join(sorted({one.host for one in said}))}; hosts hand it out while replicas run.",
+        hint=f"first `lockstep savepoint {place.job} NAME`, then `lockstep stop {place.job}`.",
+    )
 
 
 def _change_pins(store: Store, change: Callable[[dict[str, Plan]], dict[str, Plan]]) -> None:

@@ -11,7 +11,10 @@ PAGES: dict[str, Page] = {
 A savepoint is the state of a replica after an epoch. No replica of this job has computed one yet, or
 none of them is on this host or on one whose agent answers.
 
-`lockstep status JOB` shows where the replicas are. Once an epoch is published, take it again.""",
+`lockstep status JOB` shows where the replicas are. Once an epoch is published, take it again.
+
+Of a job on several hosts, take a savepoint while it runs: hosts hand out the state of replicas that run, not
+of those that have stopped. So `lockstep stop --savepoint` is refused there before anything is stopped.""",
     ),
     "LS0721": Page(
         "A savepoint of that name is there, or one is being taken",

@@ -9,7 +9,6 @@ import re
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
@@ -66,11 +65,17 @@ class LivePages:
                 if changed := {name: html for name, html in sections.items() if sent.get(name) != html}:
                     sent.update(changed)
                     yield event(changed)
-                # Whatever becomes of whoever beats: a viewer goes on.
-                with suppress(TimeoutError):
+                try:
                     await asyncio.wait_for(next_beat.wait(), BEAT_S_MAX)
+                except TimeoutError:
+                    self._look_anyway()
         finally:
             self._viewers -= 1
+
+    def _look_anyway(self) -> None:
+        """Whatever becomes of whoever beats: a viewer goes on, and sees what is so now."""
+        self._beat += 1
+        self._begin()
 
     def _begin(self) -> None:
         """With the first viewer: what was rendered for those before is old."""
