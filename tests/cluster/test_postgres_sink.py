@@ -28,7 +28,7 @@ from lockstep.connect.sinks.postgres_server import Server, run
 from lockstep.connect.specs import postgres as spec_of
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
-from tests.unit.connect.sinks_for_connect import HOLDER, SCHEMA, in_child, publish, rows_of, wanted
+from tests.unit.connect.sinks_for_connect import CHANGES, HOLDER, SCHEMA, changed, in_child, publish, rows_of, wanted
 
 OTHER = Holder("r1", 7)
 LARGE = ROWS_INSERTED_MAX + 50
@@ -175,6 +175,17 @@ def test_upserts_agree_with_a_plain_dict_however_rows_come(sink: Sink) -> None:
     assert len(found) == len(expected)
     assert {repr(row[:3]): row[3:] for row in found} == expected
     assert side.rows(1) is None
+
+
+def test_rows_that_are_taken_back_are_deleted_in_the_same_act(sink: Sink) -> None:
+    chance, held = random.Random(5), dict[Any, Any]()
+    side = sink.open(CHANGES, key=("b", "a"))
+    for epoch, count in enumerate([5, 5, 5, LARGE, LARGE, 9]):
+        rows = pa.Table.from_pylist(changed(chance, held, count), CHANGES)
+        side.publish(wanted(epoch, rows=rows.num_rows), Output(CHANGES, rows), HOLDER)
+        found = sink.sql("SELECT a, b, v FROM {table}")
+        assert len(found) == len(held)
+        assert {row[:2]: row[2] for row in found} == held
 
 
 def _staged_in_order(side: SinkSide, schema: pa.Schema, rows: list[dict[str, Any]], chance: random.Random) -> Output:

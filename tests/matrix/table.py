@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.matrix.case import Case
 from tests.matrix.jobs import (
+    changes,
     ends,
     everything,
     joins,
@@ -17,6 +18,6 @@ from tests.matrix.jobs import (
 
 CASES: tuple[Case, ...] = tuple(
     case
-    for family in (everything, stateless, rolling, windows, windows_in_python, joins, processes, stages, ends)
+    for family in (everything, stateless, rolling, changes, windows, windows_in_python, joins, processes, stages, ends)
     for case in family.CASES
 )

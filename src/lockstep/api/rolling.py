@@ -10,9 +10,11 @@ from lockstep.api.windowed import aggregate
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
 from lockstep.plan.accumulated import needs_lockstep
+from lockstep.plan.changes import AggregateOfChanges, AsEvents, latest_of
 from lockstep.plan.columns import value_of
 from lockstep.plan.distinct import Distinct
 from lockstep.plan.expression import Alias, Column, Expression, call, unaliased
+from lockstep.plan.kinds import kind_of
 from lockstep.plan.rolling import RollingAggregate, RollingExtreme, RollingFold, RollingReduce
 from lockstep.plan.steps import Named
 
@@ -24,10 +26,52 @@ def rolling_aggregate(
     stream: Stream, name: str | None, keys: Named, values: Named, *, exact_floats: bool, per_record: bool
 ) -> Stream:
     """Spark's where it can: it has no operator that gives a result per record, and not all aggregates."""
+    if values and kind_of(stream._step).name == "changes":
+        return _of_changes(stream, name, keys, values, per_record=per_record)
     if not values or not (per_record or needs_lockstep(values)):
         return aggregate(stream, name, keys, values, exact_floats=exact_floats)
     step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
     return stream._then(RollingAggregate(step_id, (stream._step,), (keys,), per_record, values))
+
+
+def _of_changes(stream: Stream, name: str | None, keys: Named, values: Named, *, per_record: bool) -> Stream:
+    if per_record:
+        raise PlanError(
+            "LS0128",
+            f'per_record=True over "{stream._step.id}", whose rows are taken back',
+            why="a change is no record: there is one result for each key and epoch that changed it.",
+            hint="leave it out; or .as_events() before .key_by(...), and every row that begins to hold is a record.",
+        )
+    step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
+    return stream._then(AggregateOfChanges(step_id, (stream._step,), (keys,), values))
+
+
+def latest(stream: Stream, name: str | None) -> Stream:
+    """The newest row of each key of a stream of updates."""
+    kind = kind_of(stream._step)
+    if kind.name == "updates" and kind.key is not None:
+        return stream._then(latest_of(stream._step, stream._id("latest", name)))
+    if kind.name == "updates":
+        why = "nothing says which of its rows a new one replaces: the keys are gone, or there are several rows of one."
+        hint = ".latest() right after the aggregation, before .select(...), .union(...) or .explode(...)."
+    elif kind.name == "changes":
+        why, hint = "its rows are taken back already when they hold no longer.", "leave .latest() out."
+    else:
+        why = "its rows are records, none of which replaces another."
+        hint = '.key_by("user").agg(...), .max_by(...), .reduce(...) give one row for each key.'
+    raise PlanError("LS0129", f'"{stream._step.id}" has no latest rows', why=why, hint=hint)
+
+
+def as_events(stream: Stream, name: str | None) -> Stream:
+    """Every result of a stream of updates, or every row that begins to hold, as a record."""
+    if kind_of(stream._step).name == "append":
+        raise PlanError(
+            "LS0129",
+            f'the rows of "{stream._step.id}" are events already',
+            why=".as_events() is for results that replace each other.",
+            hint="leave .as_events() out.",
+        )
+    return stream._then(AsEvents(stream._id("as_events", name), stream._step))
 
 
 def one_function(stream: Stream, function: str, columns: tuple[Any, ...], named: dict[str, Any]) -> Named:

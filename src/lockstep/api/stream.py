@@ -18,7 +18,7 @@ from lockstep.api.connected import BroadcastStream, ConnectedStream, connect, si
 from lockstep.api.joins import Between, On, join
 from lockstep.api.keyed import KEYED_SLIPS, KeyedStream
 from lockstep.api.registry import Registry
-from lockstep.api.rolling import distinct
+from lockstep.api.rolling import as_events, distinct, latest
 from lockstep.api.splitting import Branches, explode, split
 from lockstep.api.windowed import WindowedStream, windowed
 from lockstep.durations import Duration, duration_us
@@ -236,6 +236,36 @@ class Stream:
         ('id', 'cents', 'at')
         """
         return distinct(self, columns, within, name)
+
+    def latest(self, *, name: str | None = None) -> Stream:
+        """The row that each key has now, where results replace each other: of rolling results, or updated windows.
+
+        A new row takes back the one that it replaces. So a condition that a row no longer meets has a sink with a key
+        delete it, and an aggregation after it counts each key once, with the row it has now.
+
+        >>> from lockstep.api.job import Job
+        >>> import lockstep as ls
+        >>> calls = Job("doc").source("calls", ls.journal("calls", schema="path string, host string, ms bigint"))
+        >>> by_path = calls.key_by("path", "host").agg(mean=ls.F.avg("ms"))
+        >>> by_path.latest().filter("mean > 100").key_by("host").agg(slow_paths=ls.F.count("*")).columns
+        ('host', 'slow_paths')
+
+        .filter, .select, .with_columns, .drop, .rename, .union, .explode, joins with a table, .key_by(...).agg(...) and
+        sinks may follow. Without a key a sink takes every row that begins to hold, and does not see any taken back.
+        """
+        return latest(self, name)
+
+    def as_events(self, *, name: str | None = None) -> Stream:
+        """Every result as a record of its own, whether or not another one replaces it later.
+
+        >>> from lockstep.api.job import Job
+        >>> import lockstep as ls
+        >>> calls = Job("doc").source("calls", ls.journal("calls", schema="path string, ms bigint"))
+        >>> changed = calls.key_by("path").count().as_events()
+        >>> changed.key_by("path").agg(changes=ls.F.count("*")).columns
+        ('path', 'changes')
+        """
+        return as_events(self, name)
 
     def event_time(
         self,

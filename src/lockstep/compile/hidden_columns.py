@@ -14,6 +14,7 @@ from lockstep.connect.protocols import ORDER
 from lockstep.plan.event_times import goes_by_partition
 from lockstep.plan.expression import Call, Expression, walk
 from lockstep.plan.keyed import KeyedStep
+from lockstep.plan.kinds import SIGN
 from lockstep.plan.loops import LoopHead, loop_journal
 from lockstep.plan.newest_rows import drops_positions, keeps_positions
 from lockstep.plan.stages import Stage, stage_journal
@@ -38,8 +39,11 @@ PART_BITS = 20
 ORDER_TIME = "__order_time"
 """With results of a keyed step: the latest event time among those that its key has given so far in the epoch. Later
 results of a key have no earlier one, so in the order of this time they stand as they were given."""
+CHANGE = "__change"
+"""With changes: 1 for a row that begins to hold, -1 for one that is taken back; null is a record, which begins to."""
 
 TYPES = {
+    CHANGE: "int",
     MARK: "boolean",
     WATERMARK: "timestamp",
     EPOCH_TIME: "timestamp",
@@ -202,6 +206,11 @@ def _uses_epoch_time(step: Step) -> bool:
 def wants_epoch_time(expression: Expression) -> bool:
     """Whether the expression reads the epoch time."""
     return any(isinstance(node, Call) and node.name == "lockstep.epoch_time" for node in walk(expression))
+
+
+def wants_sign(expression: Expression) -> bool:
+    """Whether the expression is the sign of a change."""
+    return isinstance(expression, Call) and expression.name == SIGN
 
 
 def step_expressions(step: Step) -> list[Expression]:

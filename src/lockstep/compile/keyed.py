@@ -70,7 +70,7 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
     prepared = [_prepared(step, number, given, context.buckets) for number, given in enumerate(inputs)]
     schemas = tuple(_values_schema(step, number, inputs[number], frame) for number, (frame, _) in enumerate(prepared))
     operator = operator_of(step, schemas)
-    timed = any(_is_timed(given) for given in inputs)
+    timed = step.keeps_times and any(_is_timed(given) for given in inputs)
     # Without event times results are in order of their numbers, which they have anyway.
     ordered = timed and id(step) in context.above_ordered
     packets = [
@@ -92,7 +92,9 @@ def _keyed(step: KeyedStep, inputs: tuple[Lowered, ...], context: Context) -> Lo
     unpackers = [Unpacker(step.id, schema, timed=timed, ordered=ordered) for schema in operator.outputs]
     outputs = [_output(results, number, unpacker) for number, unpacker in enumerate(unpackers)]
     sides = dict(zip(step.side_outputs, outputs[1:], strict=True))
-    return Lowered(outputs[0].frame, step.columns, outputs[0].hidden, sides)
+    # The sign of a change comes after the columns, where the hidden ones begin.
+    sign = tuple((name, TYPES[name]) for name in outputs[0].columns[len(step.columns) :])
+    return Lowered(outputs[0].frame, step.columns, (*sign, *outputs[0].hidden), sides)
 
 
 def _observed(step: KeyedStep, packets: DataFrame) -> DataFrame:

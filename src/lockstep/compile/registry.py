@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lockstep.compile import bolts, explode, joins, processes, rolling, steps, windowed
+from lockstep.compile import bolts, changes, explode, joins, processes, rolling, steps, windowed
 
-FAMILIES = (steps, explode, joins, processes, rolling, windowed, bolts)
+FAMILIES = (steps, explode, joins, processes, rolling, changes, windowed, bolts)

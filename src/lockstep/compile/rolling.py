@@ -11,6 +11,7 @@ from lockstep.keyed.distinct import DistinctOperator
 from lockstep.keyed.operator import Operator
 from lockstep.keyed.reducing import Folder, Reducer
 from lockstep.keyed.rolling import AggregateOperator, ExtremeOperator, FoldOperator, ReduceOperator
+from lockstep.plan.changes import AggregateOfChanges
 from lockstep.plan.distinct import Distinct
 from lockstep.plan.rolling import RollingAggregate, RollingExtreme, RollingFold, RollingReduce
 from lockstep.store.types import arrow_schema
@@ -64,7 +65,7 @@ def _whole_record(step: RollingStep, schema: pa.Schema) -> tuple[pa.Schema, list
     return pa.schema([*_keys(step, schema), *(record.field(place) for place in kept)]), kept
 
 
-def _keys(step: RollingStep, schema: pa.Schema) -> list[pa.Field]:
+def _keys(step: RollingStep | AggregateOfChanges, schema: pa.Schema) -> list[pa.Field]:
     """The keys as columns of a result."""
     places = zip(step.key_names, step.key_places(), strict=True)
     return [pa.field(name, schema.field(place).type) for name, place in places]

@@ -8,7 +8,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from lockstep.compile.hidden_columns import EVENT_TIME
+from lockstep.compile.hidden_columns import CHANGE, EVENT_TIME, TYPES
+from lockstep.connect.protocols import CHANGED
 from lockstep.plan.expression import Column
 from lockstep.plan.loops import ROUND, LoopHead
 from lockstep.plan.schema import Schema, parse_schema
@@ -29,9 +30,10 @@ def spark_schema_text(schema: StructType) -> str:
 
 
 def handed_on(step: StageSink, given: Lowered) -> dict[str, SparkColumn]:
-    """What a stage writes: the columns, and the event time if there is one."""
-    time = {TIME: sf.col(EVENT_TIME)} if EVENT_TIME in given.hidden_names else {}
-    return {**{name: sf.col(f"`{name}`") for name in step.columns}, **time}
+    """What a stage writes: the columns, the event time if there is one, and of changes the sign."""
+    beside = {TIME: EVENT_TIME, CHANGED: CHANGE}
+    kept = {name: sf.col(hidden) for name, hidden in beside.items() if hidden in given.hidden_names}
+    return {**{name: sf.col(f"`{name}`") for name in step.columns}, **kept}
 
 
 def sent_back(given: Lowered, written: StructType) -> dict[str, SparkColumn]:
@@ -64,12 +66,16 @@ def taken_up(name: str, written: StructType, context: Context, *, timed: bool) -
     lowered = Lowered(context.source_frame(source, hidden), schema.names, hidden.columns)
     if timed:
         lowered = lower(EventTime(name, source, Column(TIME), 0, None), (lowered,), context)
-    return _without_time(lowered, schema)
+    return _with_hidden(lowered, schema)
 
 
-def _without_time(lowered: Lowered, schema: Schema) -> Lowered:
+def _with_hidden(lowered: Lowered, schema: Schema) -> Lowered:
+    """The event time is hidden already; a sign becomes so."""
     from lockstep.compile.steps import Lowered
 
-    visible = tuple(name for name in schema.names if name != TIME)
-    names = [*visible, *lowered.hidden_names]
-    return Lowered(lowered.frame.select(*(sf.col(f"`{name}`") for name in names)), visible, lowered.hidden)
+    visible = tuple(name for name in schema.names if name not in (TIME, CHANGED))
+    columns = [sf.col(f"`{name}`") for name in (*visible, *lowered.hidden_names)]
+    hidden = lowered.hidden
+    if CHANGED in schema.names:
+        columns, hidden = [*columns, sf.col(CHANGED).alias(CHANGE)], (*hidden, (CHANGE, TYPES[CHANGE]))
+    return Lowered(lowered.frame.select(*columns), visible, hidden)

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from lockstep.compile.aggregates import order_free
 from lockstep.compile.expressions import to_column
 from lockstep.compile.hidden_columns import (
+    CHANGE,
     EPOCH_TIME,
     EVENT_TIME,
     MARK,
@@ -27,6 +28,7 @@ from lockstep.compile.hidden_columns import (
     ddl_with_hidden,
     mark_of,
     wants_epoch_time,
+    wants_sign,
 )
 from lockstep.compile.order import order_of
 from lockstep.compile.partition_times import newest_by_partition, watched_by_marks
@@ -34,14 +36,14 @@ from lockstep.compile.python_steps import DeadLetters, Kind, PythonStep, PythonS
 from lockstep.compile.stages import handed_on, loop_schema, sent_back, taken_up
 from lockstep.compile.tasks import together
 from lockstep.compile.type_clashes import check_comparisons, check_same_types
-from lockstep.connect.protocols import ORDER
+from lockstep.connect.protocols import CHANGED, ORDER
 from lockstep.errors import ExpressionError
 from lockstep.plan.accumulated import as_call
 from lockstep.plan.event_times import goes_by_partition
 from lockstep.plan.expression import Expression
 from lockstep.plan.keyed import BUCKETS_AT_FIRST
 from lockstep.plan.loops import ROUND, LoopEnd, LoopHead, loop_journal
-from lockstep.plan.stages import StageSink
+from lockstep.plan.stages import StageSink, takes_back
 from lockstep.plan.steps import (
     Aggregate,
     Drop,
@@ -360,7 +362,19 @@ def _loop_head(step: LoopHead, inputs: tuple[Lowered, ...], context: Context) ->
 
 @_lower.register
 def _sink(step: Sink, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
-    return _ended(step, inputs[0], context, {name: sf.col(f"`{name}`") for name in step.columns})
+    """With a key it is told which rows are taken back, in a last column; without one it takes those that begin."""
+    wanted = {name: sf.col(f"`{name}`") for name in step.columns}
+    if takes_back(step):
+        return _ended(step, inputs[0], context, {**wanted, CHANGED: sign_of(inputs[0])})
+    return _ended(step, begun(inputs[0]), context, wanted)
+
+
+def begun(given: Lowered) -> Lowered:
+    """Of changes the rows that begin to hold, as records; records as they are."""
+    if CHANGE not in given.hidden_names:
+        return given
+    frame = given.frame.filter(sign_of(given) > 0).drop(CHANGE)
+    return replace(given, frame=frame, hidden=tuple(one for one in given.hidden if one[0] != CHANGE))
 
 
 def _ended(step: Sink, given: Lowered, context: Context, wanted: Mapping[str, SparkColumn]) -> Lowered:
@@ -369,6 +383,11 @@ def _ended(step: Sink, given: Lowered, context: Context, wanted: Mapping[str, Sp
     visible = [column.alias(name) for name, column in wanted.items()]
     hidden = ((ORDER, TYPES[ORDER]),) if order else ()
     return Lowered(given.records.select(*visible, *order), tuple(wanted), hidden)
+
+
+def sign_of(given: Lowered) -> SparkColumn:
+    """1 for a row that begins to hold, as records and mark rows do; -1 for one that is taken back."""
+    return sf.coalesce(sf.col(CHANGE), sf.lit(1)) if CHANGE in given.hidden_names else sf.lit(1)
 
 
 def _hidden(given: Lowered) -> list[SparkColumn]:
@@ -383,4 +402,6 @@ def _column(expression: Expression, given: Lowered, step: Step) -> SparkColumn:
             why="an aggregated row belongs to many epochs, so there is no one epoch time to give it.",
             hint="take it before: .with_columns(seen=ls.epoch_time()), then aggregate, e.g. last=F.max('seen').",
         )
+    if wants_sign(expression):
+        return sign_of(given)
     return to_column(expression, step=step.id)

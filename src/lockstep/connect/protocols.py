@@ -23,6 +23,10 @@ StageFormat = Literal["parquet", "jsonl", "arrow"]
 ORDER = "__order"
 """The hidden column that says which of two rows is newer: text that compares byte by byte."""
 
+CHANGED = "lockstep_change"
+"""The last column of what a sink takes that is told which rows are taken back (-1), and which begin to hold (1);
+journals inside a job have it too."""
+
 POSITION = "__position"
 """A column that a source may give beside its schema's: the positions of the records, where some of them are skipped."""
 
@@ -123,6 +127,9 @@ class Output:
 
     For a sink with a key (and for journals inside a job) rows are in order: of two with one key the later one is the
     newer. Those in memory stand in it; staged ones carry it in a column :data:`ORDER`, and each file is sorted by it.
+
+    Of a stream of changes such a sink takes those rows too that are taken back, and a last column :data:`CHANGED` says
+    which they are. A key has at most one such row in an epoch, and then at most one that takes its place.
     """
 
     schema: pa.Schema
@@ -203,6 +210,7 @@ class Place:
 
 
 __all__ = [
+    "CHANGED",
     "ORDER",
     "POSITION",
     "ROWS_PER_CHUNK_BITS",

@@ -165,6 +165,7 @@ class FilesSink:
 
     kind: ClassVar[str] = "files"
     key: ClassVar[tuple[str, ...]] = ()
+    deletes: ClassVar[bool] = False
     guarantee: ClassVar[Guarantee] = "exactly-once"
 
     def __post_init__(self) -> None:
@@ -189,6 +190,7 @@ class SqliteSink:
     key: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "sqlite"
+    deletes: ClassVar[bool] = True
     guarantee: ClassVar[Guarantee] = "exactly-once"
 
     def __post_init__(self) -> None:
@@ -216,6 +218,7 @@ class PostgresSink:
     password_env: str = ""
 
     kind: ClassVar[str] = "postgres"
+    deletes: ClassVar[bool] = True
     guarantee: ClassVar[Guarantee] = "exactly-once"
 
     def __post_init__(self) -> None:
@@ -255,6 +258,7 @@ class DeltaSink:
     retain_us: int = 7 * 86_400_000_000
 
     kind: ClassVar[str] = "delta"
+    deletes: ClassVar[bool] = False
     guarantee: ClassVar[Guarantee] = "exactly-once"
 
     def __post_init__(self) -> None:
@@ -295,6 +299,7 @@ class ConsoleSink:
 
     kind: ClassVar[str] = "console"
     key: ClassVar[tuple[str, ...]] = ()
+    deletes: ClassVar[bool] = False
     guarantee: ClassVar[Guarantee] = "at-least-once"
 
     def __post_init__(self) -> None:

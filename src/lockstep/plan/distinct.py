@@ -12,6 +12,7 @@ from lockstep.plan.encode import details, named_json
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.schema import Schema
 from lockstep.plan.steps import event_times_before
+from lockstep.plan.updates import pairs_records
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,3 +59,8 @@ def _(step: Distinct) -> str:
 @details.register
 def _(step: Distinct) -> dict[str, Any]:
     return {"keys": named_json(step.keys[0] or ()), "within_us": step.within_us}
+
+
+@pairs_records.register
+def _(step: Distinct) -> bool:  # noqa: ARG001
+    return True

@@ -11,6 +11,7 @@ from lockstep.plan.encode import function_name, step_json
 from lockstep.plan.graph import Graph
 from lockstep.plan.joins import CoGroup, IntervalJoin, TableJoin, WindowJoin, signed_text
 from lockstep.plan.keyed import SideOutput
+from lockstep.plan.kinds import kind_of, kind_words
 from lockstep.plan.loops import LoopEnd, LoopHead
 from lockstep.plan.processes import ProcessStep
 from lockstep.plan.stages import Stage
@@ -54,7 +55,7 @@ def draw(graph: Graph, width: int = 100) -> str:
             lines.append(lane)
             continue
         room = max(30, width - lane_width - id_width - 4)
-        first, *rest = textwrap.wrap(words(step), room, break_long_words=False) or [""]
+        first, *rest = textwrap.wrap(described(step), room, break_long_words=False) or [""]
         lines.append(f"{lane:<{lane_width}}  {step.id:<{id_width}}  {first}".rstrip())
         lines += [f"{lanes.passing[id(step)]:<{lane_width}}  {'':<{id_width}}  {more}" for more in rest]
     return "\n".join([*lines, "", *_notes(graph)])
@@ -67,7 +68,13 @@ def to_json(graph: Graph) -> dict[str, Any]:
         "stages": [_stage_json(stage) for stage in graph.stages],
         "options": dict(graph.options),
         "steps": [
-            {**step_json(step), "text": words(step), "stateful": step.stateful, "python": step.runs_python}
+            {
+                **step_json(step),
+                "text": words(step),
+                "kind": kind_of(step).name,
+                "stateful": step.stateful,
+                "python": step.runs_python,
+            }
             for step in graph.steps
         ],
         "unused": list(graph.unused),
@@ -100,15 +107,21 @@ def _stage_notes(graph: Graph) -> list[str]:
     """Where a job is cut: one line for each stage, one for each journal between them."""
     if len(graph.stages) == 1:
         return []
-    meanings = {"append": "final results", "update": "results as updates"}
     lines = ["", "stages, each a Spark query of its own:"]
     for stage in graph.stages:
         ends = ", ".join(sink.id for sink in stage.sinks)
-        lines.append(f"  {stage.number}  {meanings[stage.output_mode]}: {', '.join(stage.sources)} -> {ends}")
+        lines.append(f"  {stage.number}  {_results(stage)}: {', '.join(stage.sources)} -> {ends}")
     for boundary in graph.boundaries:
         readers = [step.id for stage in graph.stages for step in stage.steps if stage.is_cut(step, boundary.step)]
         lines.append(f'  cut after "{boundary.step.id}", before {", ".join(dict.fromkeys(readers))}: {boundary.name}')
     return lines
+
+
+def _results(stage: Stage) -> str:
+    """What a stage gives."""
+    if all(kind_of(sink.input).name == "changes" for sink in stage.sinks):
+        return "changes"
+    return {"append": "final results", "update": "results as updates"}[stage.output_mode]
 
 
 def mark_kind(step: Step) -> str:
@@ -182,6 +195,12 @@ class _Lanes:
                 sign = "├" if lane == lanes[0] else end
             signs.append(sign + ("─" if lanes[0] <= lane < lanes[-1] else " "))
         return "".join(signs).rstrip()
+
+
+def described(step: Step) -> str:
+    """What a step does, and what its rows are where that is not what the rows were that it read."""
+    kind = kind_words(step)
+    return f"{words(step)} [{kind}]" if kind else words(step)
 
 
 @singledispatch

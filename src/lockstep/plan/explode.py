@@ -9,6 +9,7 @@ from lockstep.errors import PlanError
 from lockstep.plan.draw import words
 from lockstep.plan.encode import details
 from lockstep.plan.expression import Column, Expression
+from lockstep.plan.kinds import takes_changes
 from lockstep.plan.schema import Field, Schema, check_names
 from lockstep.plan.steps import _OneInput
 from lockstep.plan.updates import Updates, updates_of
@@ -89,4 +90,10 @@ def _(step: Explode) -> Updates | None:
     if found is None:
         return None
     key = found.key.intersection(step.columns).difference(step.names)
-    return Updates(found.by, key, hidden_by=found.hidden_by or step)
+    hidden_by = None if found.taken_back else found.hidden_by or step
+    return Updates(found.by, key, hidden_by=hidden_by, taken_back=found.taken_back)
+
+
+@takes_changes.register
+def _(step: Explode) -> bool:  # noqa: ARG001
+    return True

@@ -13,10 +13,10 @@ from lockstep.errors import PlanError
 from lockstep.plan.encode import canonical, step_json
 from lockstep.plan.fingerprints import differences, fingerprint
 from lockstep.plan.keyed import BUCKETS_AT_FIRST
+from lockstep.plan.kinds import check_kinds
 from lockstep.plan.loops import LoopHead
 from lockstep.plan.stages import Boundary, Stage, cut
 from lockstep.plan.steps import EventTime, Sink, Source, Step, upstream
-from lockstep.plan.updates import check_updates
 
 __all__ = ["Graph", "differences", "duplicated_id"]
 
@@ -44,7 +44,7 @@ class Graph:
             )
         _check_ids(self.steps)
         _check_targets(self.sinks)
-        check_updates(self.steps)
+        check_kinds(self.steps)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:

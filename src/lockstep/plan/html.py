@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from lockstep.plan.draw import MEANINGS, mark_kind, words
+from lockstep.plan.draw import MEANINGS, described, mark_kind
 from lockstep.plan.graph import Graph
 from lockstep.plan.loops import LoopEnd
 from lockstep.plan.steps import Step, upstream
@@ -43,7 +43,7 @@ class _Node:
     def lines(self) -> list[str]:
         if self.step is None:
             return []
-        lines = textwrap.wrap(words(self.step), _LINE_CHARACTERS, break_on_hyphens=False)
+        lines = textwrap.wrap(described(self.step), _LINE_CHARACTERS, break_on_hyphens=False)
         if len(lines) <= _LINES_MAX:
             return lines
         return [*lines[: _LINES_MAX - 1], lines[_LINES_MAX - 1][: _LINE_CHARACTERS - 1].rstrip() + "…"]
@@ -213,7 +213,7 @@ def _box(node: _Node, top: int) -> str:
         for number, line in enumerate(node.lines, start=1)
     )
     return (
-        f"<g><title>{escape(f'{node.step.id}: {words(node.step)}')}</title>"
+        f"<g><title>{escape(f'{node.step.id}: {described(node.step)}')}</title>"
         f'<rect x="{left:.0f}" y="{top}" width="{node.width}" height="{node.height}" rx="5" fill="currentColor" '
         f'fill-opacity="0.06" stroke="currentColor" stroke-opacity="0.3"/>'
         f'<rect x="{left:.0f}" y="{top}" width="5" height="{node.height}" rx="2.5" fill="{color}"/>'

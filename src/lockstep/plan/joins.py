@@ -13,7 +13,7 @@ from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.schema import Field, Schema, check_names, unknown_column
 from lockstep.plan.specs import TableSpec
 from lockstep.plan.steps import WINDOW_COLUMNS, OutputMode, Step, event_times_before
-from lockstep.plan.updates import Updates, updates_of
+from lockstep.plan.updates import Updates, pairs_records, updates_of
 from lockstep.plan.windows import Sliding, Tumbling
 
 Pairs = tuple[tuple[str, str], ...]
@@ -341,14 +341,6 @@ def signed_text(us: int) -> str:
     return f"-{duration_text(-us)}" if us < 0 else duration_text(us)
 
 
-@updates_of.register(IntervalJoin)
-@updates_of.register(WindowJoin)
-def _(step: _StreamJoin) -> Updates | None:
-    """Pairs with a result that was replaced stay among the pairs."""
-    found = next((one for one in map(updates_of, step.inputs) if one is not None), None)
-    return found and Updates(found.by, frozenset(), hidden_by=step)
-
-
 @updates_of.register
 def _(step: TableJoin) -> Updates | None:
     """Where the join is by a column that changes, a new row may find no partner where the old one had found one."""
@@ -357,5 +349,14 @@ def _(step: TableJoin) -> Updates | None:
         return None
     keys = {left for left, _ in step.on}
     names = {**{name: name for name in keys}, **{one.name: one.column for one in step.joined if one.side == "left"}}
-    hides = step.how == "inner" and not keys <= found.key
-    return replace(found.renamed(names), hidden_by=found.hidden_by or (step if hides else None))
+    hides = step.how == "inner" and not keys <= found.key and not found.taken_back
+    # A row may find several in the table: what told rows apart does so no longer.
+    return replace(found.renamed(names), hidden_by=found.hidden_by or (step if hides else None), identity=None)
+
+
+@pairs_records.register(IntervalJoin)
+@pairs_records.register(WindowJoin)
+@pairs_records.register(CoGroup)
+def _(step: Step) -> bool:  # noqa: ARG001
+    """Pairs with a result that was replaced would stay among the pairs."""
+    return True

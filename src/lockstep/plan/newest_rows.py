@@ -8,7 +8,7 @@ from lockstep.plan.expression import Column, Expression
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.loops import ROUND, LoopHead
 from lockstep.plan.stages import Stage
-from lockstep.plan.steps import Aggregate, Drop, EventTime, Filter, Rename, Select, Sink, Step, Union, WithColumns
+from lockstep.plan.steps import Aggregate, Drop, Rename, Select, Step, Union, WithColumns, _SameColumns
 
 
 def keeps_positions(stage: Stage) -> frozenset[int]:
@@ -58,7 +58,7 @@ def columns_before(step: Step, names: frozenset[str]) -> frozenset[str]:
             return frozenset(old.get(name, name) for name in names)
         case LoopHead():
             return names - {ROUND}
-        case Filter() | Drop() | EventTime() | Union() | Sink():
+        case _SameColumns() | Drop() | Union():
             return names
         case _:
             return frozenset()

@@ -20,10 +20,8 @@ from lockstep.plan.windowed import check_two_arguments
 
 
 @dataclass(frozen=True, eq=False)
-class _Rolling(KeyedStep):
-    """One result for each key and epoch that brought records of it, or ``per_record``, one for each record."""
-
-    per_record: bool
+class _OfOneStream(KeyedStep):
+    """A keyed step over one stream whose results begin with the keys."""
 
     @property
     def computed_keys(self) -> Named:
@@ -63,6 +61,13 @@ class _Rolling(KeyedStep):
                 return None
             fields.append(Field(name, before.type_of(value.name)))
         return tuple(fields)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rolling(_OfOneStream):
+    """One result for each key and epoch that brought records of it, or ``per_record``, one for each record."""
+
+    per_record: bool
 
 
 @dataclass(frozen=True, eq=False)

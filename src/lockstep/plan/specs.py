@@ -43,6 +43,10 @@ class SinkSpec(Protocol):
         """The columns of which a newer row replaces an older one; none if rows are only added."""
 
     @property
+    def deletes(self) -> bool:
+        """Whether a row of a key can be taken back: then rows come with a last column that says so."""
+
+    @property
     def guarantee(self) -> Guarantee:
         """What it can keep: "exactly-once" with a fence of its own, "at-least-once" if one learns afterwards that an
         epoch was written, "at-most-once" if one never learns it.
@@ -104,6 +108,7 @@ class StageJournal:
 
     kind: ClassVar[str] = "stage"
     key: ClassVar[tuple[str, ...]] = ()
+    deletes: ClassVar[bool] = False
     guarantee: ClassVar[Guarantee] = "exactly-once"
 
     def describe(self) -> str:

@@ -15,11 +15,18 @@ from functools import cached_property
 from lockstep.plan.loops import LoopHead, loop_journal
 from lockstep.plan.specs import StageJournal
 from lockstep.plan.steps import EventTime, OutputMode, Sink, Source, Step, event_times_before, upstream
+from lockstep.plan.updates import updates_of
 
 
 @dataclass(frozen=True, eq=False)
 class StageSink(Sink):
     """The end of a stage: its records go on in a later one, with their event times."""
+
+
+def takes_back(sink: Sink) -> bool:
+    """Whether a sink is told which rows are taken back: one with a key, of changes."""
+    changes = updates_of(sink.input) if sink.spec.key else None
+    return changes is not None and changes.taken_back
 
 
 @dataclass(frozen=True)
@@ -67,12 +74,14 @@ class Stage:
     def branches(self) -> tuple[tuple[Sink, ...], ...]:
         """The sinks by what they take: Spark computes a branch for all sinks of the same rows, with state of its own.
 
-        A journal inside the job takes hidden columns too, so it has a branch to itself.
+        A journal inside the job takes hidden columns too, so it has a branch to itself. Of changes a sink with a key
+        takes those rows too that are taken back.
         """
-        found: dict[int, tuple[Sink, ...]] = {}
+        found: dict[tuple[int, bool], tuple[Sink, ...]] = {}
         for sink in self.sinks:
             rows = id(sink.inputs[0]) if type(sink) is Sink else id(sink)
-            found[rows] = (*found.get(rows, ()), sink)
+            place = (rows, takes_back(sink))
+            found[place] = (*found.get(place, ()), sink)
         return tuple(found.values())
 
     @property

@@ -25,7 +25,6 @@ Named = tuple[tuple[str, Expression], ...]
 """Expressions and the names of the columns they make, in order."""
 
 OnError = Literal["fail", "skip"]
-
 OutputMode = Literal["append", "update"]
 """How Spark gives results: each once when it is final, or again whenever it has changed."""
 
@@ -43,6 +42,8 @@ class Step:
     """Whether it keeps state between epochs, and so is part of the checkpoint's fingerprint."""
     runs_python: ClassVar[bool]
     """Whether it calls a Python function for its records."""
+    keeps_times: ClassVar[bool] = True
+    """Whether its records have event times if those before it have."""
 
     id: str
     order: int = field(init=False, repr=False, default_factory=lambda: next(_creation))
@@ -567,7 +568,7 @@ def _keeps_time(step: Step) -> bool:
     """Whether the records of a step have event times if those before it have: rolling results have none."""
     if isinstance(step, Aggregate):
         return step.window is not None
-    return not isinstance(step, Union) or all(event_times_before(stream) for stream in step.streams)
+    return step.keeps_times and (not isinstance(step, Union) or all(map(event_times_before, step.streams)))
 
 
 def _check_not_empty(values: Sequence[object], method: str, where: str, example: str) -> None:

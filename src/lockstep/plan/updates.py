@@ -4,6 +4,9 @@ A rolling aggregation gives a new total of a key in every epoch that changes it.
 adding them up counts records again and again; and where a step lets a new total not through, the old one stays in a
 keyed sink. A property of steps says which rows replace which (:func:`updates_of`), and a job is refused where it
 matters (:func:`check_updates`). Results after each record (``per_record=True``) are one for each record, and records.
+
+After ``.latest()`` rows that were replaced are taken back, each before its successor comes. Such a stream has
+*changes*, and the steps that know how to take a row back (`plan/kinds.py`) get them right (docs/decisions/0044).
 """
 
 from __future__ import annotations
@@ -68,6 +71,10 @@ class Updates:
     """Columns that are never larger."""
     hidden_by: Step | None = None
     """A step that may keep a newer row back when it has let the older one through."""
+    identity: frozenset[str] | None = None
+    """Columns by which a row is found that another one replaces: no two that hold are alike. None if not known."""
+    taken_back: bool = False
+    """Whether rows that hold no longer are taken back: then these are changes."""
 
     def renamed(self, old_names: Mapping[str, str]) -> Updates:
         """The same after a step whose columns are these old ones under new names."""
@@ -75,7 +82,11 @@ class Updates:
         def kept(names: frozenset[str]) -> frozenset[str]:
             return frozenset(new for new, old in old_names.items() if old in names)
 
-        return replace(self, key=kept(self.key), rising=kept(self.rising), falling=kept(self.falling))
+        wanted = self.identity
+        identity = None if wanted is None or not wanted <= set(old_names.values()) else kept(wanted)
+        return replace(
+            self, key=kept(self.key), rising=kept(self.rising), falling=kept(self.falling), identity=identity
+        )
 
 
 @singledispatch
@@ -103,8 +114,17 @@ def aggregation_of(step: Step) -> Added | None:  # noqa: ARG001
     return None
 
 
-def rolling_updates(step: Step, keys: Iterable[str], aggregates: Named) -> Updates | None:
-    """The updates of a step that gives new totals of these keys. A round of a loop comes once, and is final."""
+@singledispatch
+def pairs_records(step: Step) -> bool:  # noqa: ARG001
+    """Whether a step remembers the rows it reads and compares them with others: each is a fact to it."""
+    return False
+
+
+def rolling_updates(step: Step, keys: Iterable[str], aggregates: Named, *, one_row: bool = True) -> Updates | None:
+    """The updates of a step that gives new totals of these keys. A round of a loop comes once, and is final.
+
+    ``one_row`` says whether a key has one row that holds, so that each new one replaces it.
+    """
     names = frozenset(keys)
     if ROUND in names and any(isinstance(before, LoopHead) for before in upstream(step)):
         return None
@@ -112,7 +132,7 @@ def rolling_updates(step: Step, keys: Iterable[str], aggregates: Named) -> Updat
     functions = {name: found[0] for name, found in called.items() if found is not None}
     rising = frozenset(name for name, function in functions.items() if function in moving("up"))
     falling = frozenset(name for name, function in functions.items() if function in moving("down"))
-    return Updates(step, names, rising, falling)
+    return Updates(step, names, rising, falling, identity=names if one_row else None)
 
 
 @updates_of.register
@@ -165,7 +185,9 @@ def _computed(before: Step, values: Mapping[str, Expression]) -> Updates | None:
 @updates_of.register
 def _filter(step: Filter) -> Updates | None:
     found = updates_of(step.input)
-    if found is None or all(_stays_true(part, step.input, found) for part in _parts(step.condition)):
+    if found is None or found.taken_back:
+        return found
+    if all(_stays_true(part, step.input, found) for part in _parts(step.condition)):
         return found
     return replace(found, hidden_by=found.hidden_by or step)
 
@@ -176,18 +198,41 @@ def _union(step: Union) -> Updates | None:
     if not found:
         return None
     hidden_by = next((one.hidden_by for one in found if one.hidden_by is not None), None)
-    return Updates(found[0].by, frozenset.intersection(*(one.key for one in found)), hidden_by=hidden_by)
+    key = frozenset.intersection(*(one.key for one in found))
+    taken_back = any(one.taken_back for one in found)
+    return Updates(found[0].by, key, hidden_by=hidden_by, taken_back=taken_back)
 
 
 def check_updates(steps: Iterable[Step]) -> None:
     """Refuse to add up what replaces itself (LS0126), and keyed sinks that would keep what was replaced (LS0127)."""
     for step in steps:
-        added = aggregation_of(step)
-        found = [one for one in map(updates_of, step.inputs) if one is not None]
-        if added is not None and found and not _is_right(added, step.inputs[0], found[0]):
-            raise _added_again(step, found[0])
-        if isinstance(step, Sink) and step.spec.key and found and found[0].hidden_by is not None:
-            raise _kept_too_long(step, found[0], found[0].hidden_by)
+        found = counted_again(step)
+        if found is not None:
+            raise _added_again(step, found)
+        held = kept_too_long(step)
+        if held is not None and held.hidden_by is not None:
+            raise _kept_too_long(step, held, held.hidden_by)
+
+
+def counted_again(step: Step) -> Updates | None:
+    """The updates of which a step would count every one beside those that it replaces; None if there are none.
+
+    Changes are not among them: a step that reads those knows about rows that are taken back, or is refused.
+    """
+    added = aggregation_of(step)
+    found = next((one for one in map(updates_of, step.inputs) if one is not None), None)
+    if found is None or found.taken_back:
+        return None
+    is_wrong = pairs_records(step) or (added is not None and not _is_right(added, step.inputs[0], found))
+    return found if is_wrong else None
+
+
+def kept_too_long(step: Step) -> Updates | None:
+    """The updates of which a keyed sink would keep a row that another one has replaced; None if there are none."""
+    if not isinstance(step, Sink) or not step.spec.key:
+        return None
+    found = updates_of(step.input)
+    return found if found is not None and found.hidden_by is not None else None
 
 
 def _is_right(added: Added, before: Step, found: Updates) -> bool:
@@ -282,22 +327,24 @@ def _compared_call(part: Expression) -> tuple[str, str]:
 
 
 def _added_again(step: Step, found: Updates) -> PlanError:
+    events = ".as_events() means every result, as a record of its own"
+    latest = ".latest() before it means the row that each key has now"
     return PlanError(
         "LS0126",
-        f'{step.where} adds up, or ranks, the results of "{found.by.id}", which replace each other',
-        why=f'"{found.by.id}" gives the new total of a key in every epoch that changes it. Every total would count '
-        "beside those it replaces.",
-        hint="aggregate the records themselves, by the keys of this step; or in windows, whose results are final: "
-        "GROUP BY ..., window(at, '1 minute').",
+        f'{step.where} takes the results of "{found.by.id}", which replace each other, for records',
+        why=f'"{found.by.id}" gives a new row of a key in every epoch that changes it. Every row would count beside '
+        "those it replaces.",
+        # Nobody can take back a pair that was found.
+        hint=f"{events}: put it before." if pairs_records(step) else f"{latest}; {events}.",
     )
 
 
-def _kept_too_long(sink: Sink, found: Updates, hides: Step) -> PlanError:
+def _kept_too_long(sink: Step, found: Updates, hides: Step) -> PlanError:
     return PlanError(
         "LS0127",
         f'the sink "{sink.id}" would keep rows that "{hides.id}" does not let through any more',
         why=f'the results of "{found.by.id}" replace each other. When a new one does not come as far as the sink, the '
         "row of its key there is still the old one.",
-        hint="keep all rows, with the condition as a column (.with_columns(is_high=...)), and look for it when you "
-        "read; or write to a sink without key=, which takes every result.",
+        hint=f'.latest() right after "{found.by.id}" has the sink delete such rows; .as_events() there keeps the last '
+        "row that came through. Or write to a sink without key=, which takes every result.",
     )

@@ -19,7 +19,7 @@ from lockstep.plan.schema import Schema, check_names
 from lockstep.plan.steps import WINDOW_COLUMNS, Named, event_times_before
 from lockstep.plan.triggers import AT_WATERMARK, EACH_EPOCH, Trigger, trigger_json
 from lockstep.plan.updates import Added, Updates, aggregation_of, rolling_updates, updates_of
-from lockstep.plan.windows import Count, Custom, GlobalWindow, Window, window_json, window_time
+from lockstep.plan.windows import Count, Custom, GlobalWindow, Session, Window, window_json, window_time
 
 LATE = "late"
 """The side output of records that came too late for all their windows."""
@@ -341,7 +341,9 @@ def _(step: WindowStep) -> Updates | None:
         return None
     aggregates = step.computation.aggregates if isinstance(step.computation, Aggregation) else ()
     rank = (step.computation.rank,) if isinstance(step.computation, Top) else ()
-    return rolling_updates(step, (*step.key_names, *WINDOW_COLUMNS, *rank), aggregates)
+    # Sessions grow together, so that no row replaces what they were; a function gives as many rows as it likes.
+    one_row = not isinstance(step.window, Session | Custom) and not isinstance(step.computation, Processing)
+    return rolling_updates(step, (*step.key_names, *WINDOW_COLUMNS, *rank), aggregates, one_row=one_row)
 
 
 @aggregation_of.register

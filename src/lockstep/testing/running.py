@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from lockstep.api.job import Job
 from lockstep.api.topology.topology import Topology
+from lockstep.connect.protocols import CHANGED
 from lockstep.connect.reading import Reader
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import RunError
@@ -55,11 +56,16 @@ class Result:
         return [Rows(table) for table in self._of(name)]
 
     def latest(self, name: str | None = None, *, by: str | Sequence[str]) -> Rows:
-        """The newest row for each value of these columns: how things stand, where results come as updates."""
+        """The newest row for each value of these columns: how things stand, where results come as updates.
+
+        Where rows are taken back (``.latest()``), those that nothing has replaced are not there any more.
+        """
         columns = [by] if isinstance(by, str) else list(by)
         found = self.sink(name)
         newest = {repr([row[column] for column in columns]): index for index, row in enumerate(found)}
-        return Rows(found.table.take(sorted(newest.values())))
+        left = [index for index in newest.values() if found[index].get(CHANGED, 1) > 0]
+        table = found.table.take(pa.array(sorted(left), pa.int64()))
+        return Rows(table.select([one for one in found.columns if one != CHANGED]))
 
     @property
     def sinks(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lockstep.api.job import Job
 from lockstep.connect.specs import FilesSink, JournalSource
@@ -37,9 +37,13 @@ class JobInMemory(Job):
 
 @dataclass(frozen=True)
 class FolderInstead(FilesSink):
-    """A folder in the place of a sink: it appends, but takes its rows in the order that the sink's key asks for."""
+    """A folder in the place of a sink: it appends, but takes its rows in the order that the sink's key asks for.
+
+    Of changes it keeps those rows too that are taken back, with the column that says so.
+    """
 
     key: tuple[str, ...] = ()  # type: ignore[misc]
+    deletes: ClassVar[bool] = True
 
     def to_json(self) -> dict[str, Any]:
         """As any other folder."""

@@ -32,6 +32,7 @@ class Out:
     guarantee: Guarantee = "exactly-once"
     kind: str = "out"
     key: tuple[str, ...] = ()
+    deletes: bool = False
 
     def describe(self) -> str:
         return f"out {self.path}"

@@ -7,11 +7,12 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 
-from lockstep.connect.protocols import Output, Place, Publication, SinkSide
+from lockstep.connect.protocols import CHANGED, Output, Place, Publication, SinkSide
 from lockstep.connect.registry import sink_side
 from lockstep.connect.specs import files, sqlite
 from lockstep.store.protocols import Holder
@@ -32,6 +33,23 @@ def wanted(epoch: int, holder: Holder = HOLDER, rows: int = 3) -> Publication:
 
 def publish(side: SinkSide, epoch: int, holder: Holder = HOLDER, count: int = 3) -> Publication:
     return side.publish(wanted(epoch, holder, count), Output(SCHEMA, rows_of(epoch, count)), holder)
+
+
+CHANGES = pa.schema([("a", pa.int64()), ("b", pa.string()), ("v", pa.int64()), (CHANGED, pa.int32())])
+"""Changes of rows whose key is (a, b)."""
+
+
+def changed(chance: Random, held: dict[Any, Any], count: int) -> list[dict[str, Any]]:
+    """Random changes of what is held, which afterwards holds what they leave: a row goes before its successor comes."""
+    keys = {(chance.choice([None, *range(count)]), chance.choice([None, "", "x"])) for _ in range(count)}
+    rows = []
+    for key in sorted(keys, key=repr):
+        old = held.pop(key, None)
+        rows += [(*key, old, -1)] if old is not None else []
+        if old is None or chance.random() < 0.6:
+            held[key] = chance.randrange(100)
+            rows.append((*key, held[key], 1))
+    return [dict(zip(CHANGES.names, row, strict=True)) for row in rows]
 
 
 def files_sink(place: Place, format: Any = "parquet", sink: str = "alerts") -> SinkSide:

@@ -12,6 +12,7 @@ from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -27,8 +28,10 @@ from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
 from lockstep.store.sqlite_store import open_store
 from tests.unit.connect.sinks_for_connect import (
+    CHANGES,
     HOLDER,
     SCHEMA,
+    changed,
     in_child,
     publish,
     rows_of,
@@ -155,6 +158,21 @@ def test_a_null_is_a_value_of_a_key_like_any_other(place: Place) -> None:
     found = read(place.project / "out.db", table="alerts").to_pylist()
     assert len(found) == len(expected)
     assert {(row["a"], row["b"]): row["v"] for row in found} == expected
+
+
+def test_rows_that_are_taken_back_are_deleted_in_the_same_act(place: Place) -> None:
+    chance, held = Random(3), dict[Any, Any]()
+    side = sink_side(sqlite("out.db", table="alerts", key=("b", "a")), "alerts", place)
+    side.open(CHANGES)
+    for epoch in range(12):
+        rows = pa.Table.from_pylist(changed(chance, held, 6), CHANGES)
+        side.publish(wanted(epoch), Output(CHANGES, rows), HOLDER)
+        # Published again, as after a crash, they change nothing.
+        side.publish(wanted(epoch), Output(CHANGES, rows), OTHER)
+        found = read(place.project / "out.db", table="alerts").to_pylist()
+        assert {(row["a"], row["b"]): row["v"] for row in found} == held
+        assert len(found) == len(held) and all(len(row) == 3 for row in found)
+    side.close()
 
 
 def test_nan_is_a_value_of_a_key_too_and_not_null(place: Place) -> None:

@@ -44,10 +44,15 @@ def drive(operator: Operator, epochs: Iterable[Epoch]) -> tuple[list[Emission], 
     found: list[Emission] = []
     for number, epoch in enumerate(epochs):
         turn = BucketTurn(epoch.watermark_us, epoch.epoch_time_us, len(operator.outputs), 0)
-        ordered = sorted(epoch.records, key=lambda one: one.at_us if one.at_us is not None else -1)
-        keys = dict.fromkeys((*timers, *(one.key for one in ordered)))
+        placed = enumerate(epoch.records)
+        ordered = sorted(placed, key=lambda one: one[1].at_us if one[1].at_us is not None else -1)
+        keys = dict.fromkeys((*timers, *(one.key for _, one in ordered)))
         for key in keys:
-            records = [Arrival(0, one.values, one.at_us) for one in ordered if one.key == key]
+            records = [
+                Arrival(0, one.values, one.at_us, ("journal", "0", number, place))
+                for place, one in ordered
+                if one.key == key
+            ]
             cell = Cell(decode(encode(cells[key])) if key in cells else None)
             turn.begin(key, timers.get(key))
             _fire(operator, cell, turn)

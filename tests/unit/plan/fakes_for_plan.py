@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.plan.changes import AggregateOfChanges, AsEvents, Latest
 from lockstep.plan.distinct import Distinct
 from lockstep.plan.explode import Explode
 from lockstep.plan.expression import Call, Column, Expression
@@ -57,6 +58,7 @@ class FakeSink:
     guarantee: Guarantee = "exactly-once"
     kind: str = "fake"
     key: tuple[str, ...] = ()
+    deletes: bool = False
 
     def describe(self) -> str:
         return f"fake {self.path}"
@@ -90,6 +92,17 @@ def rolling_steps(start: Step) -> list[Step]:
         RollingAggregate("rolling", streams, keys, True, (("failures", COUNT),)),
         Distinct("distinct", streams, keys, MINUTE_US),
         Explode("explode", start, Call("split", ("user", " ")), ("word",)),
+    ]
+
+
+def changing_steps(start: Step) -> list[Step]:
+    totals, keys = counted(start, "totals"), ((("user", Column("user")),),)
+    latest = Latest("latest", (totals,), keys)
+    return [
+        totals,
+        latest,
+        AsEvents("as_events", totals),
+        AggregateOfChanges("of_changes", (latest,), ((("failures", Column("failures")),),), (("users", COUNT),)),
     ]
 
 
@@ -142,6 +155,7 @@ def one_of_each() -> list[Step]:
         FlatMap("flat_map", start, lambda record: [record], parse_schema("user string")),
         MapBatches("map_batches", start, lambda table: table, parse_schema("user string")),
         *rolling_steps(start),
+        *changing_steps(start),
         *window_steps(timed(start, "time_3")),
         *join_steps(start),
         sink(Filter("only", start, Value(True))),

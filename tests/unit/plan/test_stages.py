@@ -80,12 +80,13 @@ def test_updates_and_final_results_meet_only_through_journals() -> None:
 def test_an_event_time_may_be_declared_anew_after_an_aggregation() -> None:
     job = ls.Job("anew")
     rolling = _events(job).key_by("user").agg(last=F.max("at"), name="rolling")
-    joined = rolling.event_time("last").join(_events(job, "others"), on="user", between=("-1 second", "1 second"))
+    events = rolling.as_events().event_time("last")
+    joined = events.join(_events(job, "others"), on="user", between=("-1 second", "1 second"))
     joined.to(ls.files("a"), name="a")
     graph = job.graph()
     assert _stages(graph) == [
-        ("update", ("events",), ["stage-rolling"]),
-        ("append", ("others", "stage-rolling"), ["a"]),
+        ("update", ("events",), ["stage-as_events"]),
+        ("append", ("others", "stage-as_events"), ["a"]),
     ]
     assert graph.boundaries[0].follows == ()
 

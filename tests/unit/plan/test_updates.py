@@ -129,7 +129,9 @@ def _near(events: Any, tags: Any) -> Any:
     [
         (lambda _, events: _by_user(events).agg(n=F.sum("ms")).filter(F.col("n") > 5), "LS0127"),
         (lambda _, events: _by_user(events).max_by("ms").filter(F.col("city") == "Rome"), "LS0127"),
-        (lambda job, events: _near(_by_user(events).max_by("ms"), _tags(job)), "LS0127"),
+        (lambda job, events: _near(_by_user(events).max_by("ms"), _tags(job)), "LS0126"),
+        (lambda job, events: _near(_by_user(events).max_by("ms").as_events(), _tags(job)), ""),
+        (lambda _, events: _by_user(events).max_by("ms").distinct("user", within="1 m"), "LS0126"),
         (lambda job, events: _near(events, _tags(job)), ""),
         (lambda _, events: _by_user(events).agg(n=F.count("*")).filter(F.col("n") > 5), ""),
         # A result after each record is a record: the first visit of a user stays the first.
@@ -221,10 +223,8 @@ def test_a_round_of_a_loop_is_final() -> None:
 
 def test_the_refusal_says_why_and_what_to_write_instead() -> None:
     job = ls.Job("updates")
-    job.source("a", ls.journal("a", schema=SCHEMA))
-    job.sql("select city, sum(n) from (select user, city, count(*) n from a group by user, city) group by city").to(
-        ls.files("out")
-    )
+    events = job.source("a", ls.journal("a", schema=SCHEMA))
+    _counts(events).key_by("city").agg(n=F.sum("n")).to(ls.files("out"))
     with pytest.raises(PlanError, match="which replace each other") as caught:
         job.graph()
-    assert "aggregate the records themselves" in str(caught.value)
+    assert ".latest() before it" in str(caught.value) and ".as_events() means" in str(caught.value)

@@ -136,6 +136,7 @@ class KafkaSink:
     options: Options = ()
 
     kind: ClassVar[str] = "kafka"
+    deletes: ClassVar[bool] = False
     guarantee: ClassVar[Guarantee] = "exactly-once"
 
     def __post_init__(self) -> None:

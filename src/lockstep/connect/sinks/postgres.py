@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lockstep.clock import Clock, wall_us
-from lockstep.connect.protocols import Output, Place, Publication, Stager
+from lockstep.connect.protocols import CHANGED, Output, Place, Publication, Stager
 from lockstep.connect.sinks.arrow_stage import ArrowStage
 from lockstep.connect.sinks.order import (
     Owner,
@@ -29,6 +29,7 @@ from lockstep.connect.sinks.order import (
 from lockstep.connect.sinks.postgres_server import PATIENCE_S, Server, import_psycopg, run
 from lockstep.connect.sinks.postgres_values import column_type, from_postgres, selected, to_postgres
 from lockstep.connect.sinks.schemas import check_key, check_names, check_unchanged, without_nullability
+from lockstep.connect.sinks.taken_back import own_columns
 from lockstep.connect.specs import PostgresSink
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
@@ -79,7 +80,7 @@ class PostgresSinkSide:
     def open(self, schema: pa.Schema) -> None:
         """Make the table, or recognise it as ours."""
         import_psycopg()
-        wanted = without_nullability(schema)
+        wanted = own_columns(without_nullability(schema))
         self._check_columns(wanted)
         self._stage.open(schema)
         self._server.patiently(lambda connection: self._prepare(connection, wanted))
@@ -215,8 +216,7 @@ class PostgresSinkSide:
             self._check_alive(connection, holder)
             check_order(f"table {self._spec.table} in Postgres", wanted.epoch, self._last(connection))
             if is_large:
-                columns = self._stage.schema().names
-                run(connection, _merge(self._names, columns, self._spec.key, self._names.staged), (wanted.epoch,))
+                self._take_over(connection, self._names.staged, wanted.epoch, ())
             else:
                 self._insert_rows(connection, output, wanted.epoch)
             published = replace(wanted, published_us=self._clock())
@@ -248,7 +248,16 @@ class PostgresSinkSide:
             listed = ", ".join(_marks(schema) for _ in part)
             source = f"(VALUES {listed}) AS staged ({', '.join([*map(quoted, schema.names), ROW_COLUMN])})"
             values = [value for number, row in enumerate(part) for value in (*row, number)]
-            run(connection, _merge(self._names, schema.names, self._spec.key, source), (epoch, *values))
+            self._take_over(connection, source, epoch, values)
+
+    def _take_over(self, connection: Connection, source: str, epoch: int, values: Sequence[Any]) -> None:
+        """Delete what is taken back in ``source``, and write the rest; ``values`` are those that it stands for."""
+        schema, key = self._stage.schema(), self._spec.key
+        columns = own_columns(schema).names
+        if CHANGED in schema.names:
+            run(connection, _delete(self._names, key, source), tuple(values))
+            source = f"(SELECT * FROM {source} WHERE {CHANGED} > 0) AS begun"  # noqa: S608
+        run(connection, _merge(self._names, columns, key, source), (epoch, *values))
 
     def _copy(self, connection: Connection, output: Output) -> None:
         schema = self._stage.schema()
@@ -363,6 +372,13 @@ def _merge(names: Names, columns: Sequence[str], key: Sequence[str], source: str
     # The key's own columns too: two zeros are one key, and the newer row has its own.
     changes = ", ".join(f"{name} = excluded.{name}" for name in (EPOCH_COLUMN, *listed))
     return f"{insert} {newest} ORDER BY {keys}, {ROW_COLUMN} DESC ON CONFLICT ({keys}) DO UPDATE SET {changes}"
+
+
+def _delete(names: Names, key: Sequence[str], source: str) -> str:
+    """Every row with a key that is taken back in ``source``; null is a value like any other."""
+    same = " AND ".join(f"held.{quoted(name)} IS NOT DISTINCT FROM gone.{quoted(name)}" for name in key)
+    gone = f"(SELECT * FROM {source} WHERE {CHANGED} < 0) AS gone"  # noqa: S608
+    return f"DELETE FROM {names.table} AS held USING {gone} WHERE {same}"  # noqa: S608
 
 
 def _rows(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:

@@ -20,6 +20,7 @@ from lockstep.connect.sinks.arrow_stage import ArrowStage
 from lockstep.connect.sinks.order import Owner, check_order, check_owner, made_by_others, schema_of, schema_text
 from lockstep.connect.sinks.schemas import check_key, check_names, without_nullability
 from lockstep.connect.sinks.sqlite_values import column_type, from_sqlite, to_sqlite
+from lockstep.connect.sinks.taken_back import own_columns, parted
 from lockstep.connect.specs import SqliteSink
 from lockstep.errors import ConnectError
 from lockstep.store.protocols import Holder
@@ -65,7 +66,7 @@ class SqliteSinkSide:
 
     def open(self, schema: pa.Schema) -> None:
         """Make the table, or recognise it as ours."""
-        wanted = without_nullability(schema)
+        wanted = own_columns(without_nullability(schema))
         self._check_columns(wanted)
         with disk_trouble(self._path):
             make_folders(self._path.parent)
@@ -208,11 +209,7 @@ class SqliteSinkSide:
             if held is not None:
                 return held
             check_order(f"table {self._spec.table} in {self._path}", wanted.epoch, self._last())
-            schema = self._stage.schema()
-            statement = _upsert(self._spec.table, schema.names, self._spec.key)
-            for batch in self._stage.batches(output):
-                columns = [to_sqlite(column) for column in batch.columns]
-                connection.executemany(statement, zip(*columns, [wanted.epoch] * batch.num_rows, strict=True))
+            self._change_rows(connection, wanted.epoch, output)
             published = replace(wanted, published_us=self._clock())
             marks = ", ".join("?" for _ in range(len(_FENCE) + 1))
             connection.execute(
@@ -221,6 +218,17 @@ class SqliteSinkSide:
             )
             _lengthen_run(connection, self._spec.table.lower(), wanted.epoch - FENCES_KEPT)
         return published
+
+    def _change_rows(self, connection: sqlite3.Connection, epoch: int, output: Output) -> None:
+        """Delete the rows that are taken back, and write the others."""
+        names, key = own_columns(self._stage.schema()).names, self._spec.key
+        upsert, delete = _upsert(self._spec.table, names, key), _delete(self._spec.table, key)
+        for batch in self._stage.batches(output):
+            gone, begun = parted(batch)
+            if gone.num_rows:
+                connection.executemany(delete, zip(*(to_sqlite(gone.column(name)) for name in key), strict=True))
+            columns = [to_sqlite(column) for column in begun.columns]
+            connection.executemany(upsert, zip(*columns, [epoch] * begun.num_rows, strict=True))
 
 
 def _add_runs(connection: sqlite3.Connection) -> None:
@@ -304,6 +312,11 @@ def _upsert(table: str, names: list[str], key: tuple[str, ...]) -> str:
     # Rows come in order, and so do epochs: of two with one key the later one is the newer.
     update = f"DO UPDATE SET {changes}"
     return f"{insert} ON CONFLICT ({', '.join(map(quoted, key))}) {update} ON CONFLICT {_null_keys(key)} {update}"
+
+
+def _delete(table: str, key: tuple[str, ...]) -> str:
+    """Of the row with this key; null is a value like any other."""
+    return f"DELETE FROM {quoted(table)} WHERE {' AND '.join(f'{quoted(name)} IS ?' for name in key)}"  # noqa: S608
 
 
 def _null_keys(key: tuple[str, ...]) -> str:

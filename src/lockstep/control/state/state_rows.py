@@ -30,7 +30,8 @@ _MASK = (1 << 64) - 1
 _PAGES_TABLE = b"\x02\x00"
 """Spark's number for the table "pages", before each of its keys: the second it makes, after the default one."""
 _LOW_BITS = 16
-_KEYED = frozenset({"ProcessStep", "RollingFold", "RollingReduce", "RollingExtreme", "RollingAggregate", "Distinct"})
+_ROLLING = frozenset({"RollingFold", "RollingReduce", "RollingExtreme", "RollingAggregate"})
+_KEYED = _ROLLING | {"ProcessStep", "Distinct", "Latest", "AggregateOfChanges"}
 _WINDOWED = "WindowStep"
 _NATIVE = "Aggregate"
 
@@ -260,10 +261,11 @@ def _cell_reader(step: StepPlan, epoch_time_us: int) -> Callable[[Any], Iterator
         case "RollingFold":
             names = [field["name"] for field in step["schema"]]
             return lambda data: iter([_accumulated(names, data[0])])
-        case "RollingReduce" | "RollingExtreme":
+        case "RollingReduce" | "RollingExtreme" | "Latest":
             return lambda data: iter([_without_keys(dict(zip(step["record"], data, strict=False)), step)])
-        case "RollingAggregate":
-            return lambda data: iter([_totals(step["aggregates"], data)])
+        case "RollingAggregate" | "AggregateOfChanges" as kind:
+            totals = _totals if kind == "RollingAggregate" else _signed_totals
+            return lambda data: iter([totals(step["aggregates"], data)])
         case "Distinct":
             return lambda data: iter([{"seen": [utc_time(at_us) for at_us in data]}])
     return lambda data: _windows(step, data)
@@ -317,6 +319,27 @@ def _total(function: str, state: Any) -> Any:
         case "sum", (Decimal() as total, int() as bits, int() as count):
             return _float_sum(bits if count else None, total, None)
     return state
+
+
+def _signed_totals(aggregates: Sequence[Mapping[str, Any]], data: Sequence[Any]) -> Row:
+    """Counts, sums and averages of the rows that hold; of other aggregates how often each value is there."""
+    _, states = data
+    return {str(one["name"]): _signed_total(one, state) for one, state in zip(aggregates, states, strict=True)}
+
+
+def _signed_total(aggregate: Mapping[str, Any], state: Any) -> Any:
+    if not isinstance(state, tuple):
+        return state
+    total, count, *odd = state
+    if not count:
+        return None
+    if odd and any(odd[0]):
+        kinds = sum(bit for bit, times in zip((4, 1, 2), odd[0], strict=True) if times)
+        total = {1: float("inf"), 2: float("-inf")}.get(kinds, float("nan"))
+    is_average = canonical(str(aggregate["expression"].get("call", ""))) == "avg"
+    if is_average:
+        return float(total) / count
+    return float(total) if odd else total
 
 
 def _windows(step: StepPlan, data: Any) -> Iterator[Row]:

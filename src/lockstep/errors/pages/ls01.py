@@ -123,31 +123,63 @@ on each stream before the union (each may use another column and another latenes
 it.""",
     ),
     "LS0126": Page(
-        "Results that replace each other are added up",
+        "Results that replace each other are taken for records",
         """\
 A rolling aggregation (key_by(...).agg(...), GROUP BY without a window) gives a new total of a key in
 every epoch that changes it, and each total replaces the one before. A second aggregation would take
 each of them for a record: with ann at 1, then 2, then 3, sum(n) is 6 and not 3, and how much it is
-depends on where epochs are cut.
+depends on where epochs are cut. A join would keep pairs with each of them, .distinct the first for ever.
+So say which of the two is meant:
 
-Aggregate the records themselves by the keys of the second step (count(*) instead of sum(n)), or use
-windows, whose results are final. Where old totals add nothing that the newest one does not, the job is
-not refused: the largest of counts, or the set of the keys. In .top(...) one key would have several
-ranks, so it is always refused; .max_by("n") is fine if n never falls and all other columns are keys.
-Results after each record (per_record=True) are records, and process functions see every update: what
-they add up is yours.""",
+  counts.latest().key_by("city").agg(total=F.sum("n"))       the row that each key has now: 3
+  counts.as_events().key_by("city").agg(total=F.sum("n"))    every result is a record: 6
+
+In SQL the first is always meant, and nothing has to be said; a query is refused only where nothing tells
+which row a new one replaces (sessions, joins of such results, top). Where old totals add nothing that the
+newest one does not, no job is refused: the largest of counts, or the set of the keys. Windows have final
+results, and those after each record (per_record=True) are records. Process functions see every update:
+what they add up is yours.""",
     ),
     "LS0127": Page(
         "A keyed sink would keep a row that was replaced",
         """\
 The rows of a rolling aggregation replace each other, and a keyed sink keeps the newest row that comes
-as far as the sink. After a filter (WHERE or HAVING on such results), a join or an explode, a new result
-may not come: ann's average falls below the limit, and the sink still has her old row, for ever.
+as far as the sink. After a filter, a join or an explode, a new result may not come: ann's average falls
+below the limit, and the sink still has her old row, for ever. So say what is meant:
 
-A condition that stays true is not refused: one on the keys, a count or a maximum above a number, a
-minimum below one. For others write all rows, with the condition as a column
-(.with_columns(is_slow="mean > 5")), and look for it when you read the table; or write to a sink
-without key=, which takes every result as it comes.""",
+  means.latest().filter("mean > 5")       the rows that hold now: the sink deletes hers
+  means.as_events().filter("mean > 5")    every result is a record: the sink keeps the last that passed
+
+In SQL (WHERE or HAVING on such results) the first is always meant. To delete a row the sink has to find
+it: its key= has the columns that tell rows apart, those of GROUP BY. SQLite and Postgres can delete; to
+others write without key=, and they take every row that begins to hold.
+
+A condition that stays true needs none of this: one on the keys, a count or a maximum above a number, a
+minimum below one.""",
+    ),
+    "LS0128": Page(
+        "A step that cannot read rows that are taken back",
+        """\
+After .latest() a stream has changes: a row begins to hold, and is taken back when another one replaces
+it. Steps that look at one row at a time (.filter, .select, .with_columns, .drop, .rename, .explode, a
+join with a table), .union, .key_by(...).agg(...) and sinks know how to take a row back. Others would take
+every change for a record: functions in Python, joins of streams, windows, loops, and aggregates that ask
+which row came first (first, last, collect_list, max_by).
+
+.as_events() before such a step makes records of the rows that begin to hold, and takes none back. A step
+after .latest() cannot use epoch_time(): a row would be taken back with another time than it came with.
+A union wants changes on all sides, or records: .latest() on each stream of rolling results.""",
+    ),
+    "LS0129": Page(
+        "There is no latest row",
+        """\
+.latest() is the row that each key has now, in a stream whose results replace each other: a rolling
+aggregation, .max_by, .reduce or .fold by key, a window that gives results before its end. It stands
+right after that step, before the columns that tell rows apart are gone. Sessions grow together and a
+function over a window gives any number of rows, so nothing says which of them a new one replaces.
+
+.as_events() says that every result of such a stream is meant, as a record of its own. A stream of records
+needs neither.""",
     ),
     "LS0131": Page(
         "A Python function that a step cannot call",
