@@ -8,16 +8,19 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 import lockstep as ls
 from lockstep import F
+from lockstep.plan.graph import Graph
 from tests.spark.conftest import NewTrial
+from tests.spark.nested_queries import EVENTS, Query, nested_query
 
 Record = dict[str, Any]
-EVENTS = "a string, b string, n bigint"
 Rows = list[tuple[Any, ...]]
 SCHEMA = pa.schema([("a", pa.string()), ("b", pa.string()), ("n", pa.int64())])
 EPOCHS = 4
+QUERIES = 3
 
 
 def _epochs(chance: Random) -> list[list[Record]]:
@@ -41,6 +44,31 @@ def _plain(rows: Sequence[tuple[Any, ...]]) -> Rows:
     """Averages of averages are exact here and rounded on the way there."""
     rounded = [tuple(round(one, 9) if isinstance(one, float) else one for one in row) for row in rows]
     return sorted(rounded, key=repr)
+
+
+def _level(graph: Graph, sink: str) -> int:
+    """How many epochs later a sink has what an epoch brought: one for each journal on the way."""
+    return next(stage.level for stage in graph.stages for one in stage.sinks if one.id == sink)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))])
+def test_random_queries_of_queries_hold_what_duckdb_says_after_every_epoch(trial: NewTrial, seed: int) -> None:
+    chance = Random(seed)
+    queries: dict[str, Query] = {f"q{number}": nested_query(chance) for number in range(QUERIES)}
+    job = ls.Job("nested")
+    job.source("events", ls.journal("events", schema=EVENTS))
+    for name, query in queries.items():
+        job.sql(query.text).to(ls.sqlite("out.db", table=name, key=query.key), name=name)
+    ran = trial(job)
+    ran.start(partitions=2)
+    epochs = [*_epochs(chance), *([[]] * (len(ran.graph.stages) - 1))]
+    for number, records in enumerate(epochs):
+        ran.epoch(events=records) if records else ran.run(1)
+        for name, query in queries.items():
+            arrived = max(0, number + 1 - _level(ran.graph, name))
+            seen = [one for epoch in epochs[:arrived] for one in epoch]
+            found = [tuple(row.values()) for row in ran.rows("out.db", table=name)]
+            assert _plain(found) == _answer(query.text, seen), f"epoch {number}: {query.text}"
 
 
 def _methods() -> ls.Job:

@@ -13,6 +13,7 @@ from lockstep.errors import PlanError
 from lockstep.plan.graph import Graph
 from lockstep.plan.schema import did_you_mean
 from lockstep.plan.specs import SourceSpec, TableSpec
+from lockstep.plan.sql_meaning import as_sql_means
 from lockstep.plan.steps import Source
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -61,7 +62,8 @@ class Job:
 
     def graph(self) -> Graph:
         """The job as it stands, checked as a whole."""
-        return Graph(self.name, tuple(self._registry.sinks), dict(self.options), tuple(self._registry.steps))
+        sinks = as_sql_means(self._registry.sinks, frozenset(self._registry.queried))
+        return Graph(self.name, sinks, dict(self.options), tuple(self._registry.steps))
 
     def _added(self, source: Source) -> Source:
         self._registry.add(source)

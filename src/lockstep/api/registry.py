@@ -15,6 +15,8 @@ class Registry:
     job: str
     steps: list[Step] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
+    queried: set[str] = field(default_factory=set)
+    """The ids of the steps that queries in SQL made."""
 
     def new_id(self, kind: str, name: str | None) -> str:
         """The user's ``name`` if there is one (LS0116 if it is taken), else ``kind``, ``kind_2``, ..."""

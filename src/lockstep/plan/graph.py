@@ -89,9 +89,9 @@ class Graph:
     @property
     def unused(self) -> tuple[str, ...]:
         """Ids of streams that no sink reads: their last steps."""
-        reached = {id(step) for step in self.steps}
-        used = {id(before) for step in self.declared for before in step.inputs}
-        return tuple(step.id for step in self.declared if id(step) not in reached and id(step) not in used)
+        # By their ids: a query's steps may have been made anew (`plan/sql_meaning.py`).
+        known = {step.id for step in self.steps} | {before.id for step in self.declared for before in step.inputs}
+        return tuple(step.id for step in self.declared if step.id not in known)
 
     def fingerprint(self) -> dict[str, Any]:
         """What a checkpoint of this job depends on; compare two with :func:`differences`."""

@@ -11,6 +11,12 @@ from tests.matrix.case import Case, Expected, Given, Row, Rows
 from tests.matrix.inputs import SCHEMA, events, only
 from tests.matrix.jobs.rolling import least, most, total
 
+QUERY = """
+    SELECT n, count(*) AS groups, max(total) AS most
+    FROM (SELECT k, big, count(*) AS n, sum(n) AS total FROM events GROUP BY k, big)
+    GROUP BY n HAVING groups < 3
+"""
+
 
 def changes(_: Given) -> ls.Job:
     """The newest totals of each key: filtered, added up by other keys, and filtered again; one sink takes them all."""
@@ -34,6 +40,7 @@ def changes(_: Given) -> ls.Job:
     by_key.to(ls.sqlite("out/changes.db", table="by_key", key="k"), name="by_key")
     low = by_key.filter("total < 50 OR total IS NULL").select("k", "total")
     low.to(ls.sqlite("out/changes.db", table="low", key="k"), name="low")
+    job.sql(QUERY, name="rare").to(ls.sqlite("out/changes.db", table="rare", key="n"), name="rare_sizes")
     return job
 
 
@@ -54,6 +61,7 @@ def changes_expected(given: Given) -> Expected:
         "high": [(end, *key, 2 * one[1]) for key, one in held.items() if one[1] is not None and one[1] > 5],
         "by_key": [(end, *row) for row in by_key],
         "low": [(end, row[0], row[2]) for row in by_key if row[2] is None or row[2] < 50],
+        "rare_sizes": [(end, *row) for row in _sizes(list(held.values())) if row[1] < 3],
     }
 
 
@@ -69,6 +77,13 @@ def _of_totals(held: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     middle = None if not known else known[half] if len(known) % 2 else (known[half - 1] + known[half]) / 2
     last = (mean, total(money), least(sums), most(money), len(set(numbers)), None if middle is None else float(middle))
     return len(held), total(sums), *last
+
+
+def _sizes(held: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    sizes = {one[0] for one in held}
+    return [
+        (size, sum(one[0] == size for one in held), most([one[1] for one in held if one[0] == size])) for size in sizes
+    ]
 
 
 CASES = [Case("rows that replace each other", "changes", changes, events, changes_expected, by_epoch=False)]

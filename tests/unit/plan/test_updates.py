@@ -10,6 +10,7 @@ import pytest
 import lockstep as ls
 from lockstep import F
 from lockstep.errors import PlanError
+from lockstep.plan.kinds import kind_of
 
 SCHEMA = "user string, city string, ms bigint, at timestamp"
 Made = Callable[[ls.Job, Any], Any]
@@ -35,64 +36,96 @@ def _sql(text: str) -> Made:
     return lambda job, _: job.sql(text)
 
 
+def _has_changes(query: str, sink: Any) -> bool:
+    """Whether some rows of a query's job are taken back when they hold no longer."""
+    job = ls.Job("updates")
+    job.source("a", ls.journal("a", schema=SCHEMA)).event_time("at")
+    job.sql(query).to(sink)
+    return any(kind_of(step).name == "changes" for step in job.graph().steps)
+
+
 COUNTS = "select user, city, count(*) n, sum(ms) total, max(ms) slowest, avg(ms) mean from a group by user, city"
 LAST = "select user, city, max(struct(ms, user)) m from a group by user, city"
 MINUTES = "select user, city, count(*) n from a group by user, city, window(at, '1 minute')"
 
 
 @pytest.mark.parametrize(
-    ("query", "code"),
+    ("query", "changes"),
     [
-        (f"select city, sum(n) from ({COUNTS}) group by city", "LS0126"),
-        (f"select city, count(*) from ({COUNTS}) group by city", "LS0126"),
-        (f"select n, collect_set(user) from ({COUNTS}) group by n", "LS0126"),
-        (f"select city, max(total) from ({COUNTS}) group by city", "LS0126"),
-        (f"select town, sum(m) from (select upper(city) town, n * 2 m from ({COUNTS})) group by town", "LS0126"),
+        (f"select city, sum(n) from ({COUNTS}) group by city", True),
+        (f"select city, count(*) from ({COUNTS}) group by city", True),
+        (f"select n, collect_set(user) from ({COUNTS}) group by n", True),
+        (f"select city, max(total) from ({COUNTS}) group by city", True),
+        (f"select town, sum(m) from (select upper(city) town, n * 2 m from ({COUNTS})) group by town", True),
         # Old totals add nothing here that the newest do not.
-        (f"select city, max(n) from ({COUNTS}) group by city", ""),
-        (f"select city, max(N) from ({COUNTS}) group by city", ""),
-        (f"select city, min(-slowest) from ({COUNTS}) group by city", "LS0126"),
-        (f"select city, max(-n) from ({COUNTS}) group by city", "LS0126"),
-        (f"select city, max(100 - n) from ({COUNTS}) group by city", "LS0126"),
-        (f"select city, max(m.user) from ({LAST}) group by city", "LS0126"),
-        (f"select city, max(seen) from (select city, epoch_time() seen, user from ({COUNTS})) group by city", "LS0126"),
-        (f"select city, collect_set(upper(user)) from ({COUNTS}) group by city", ""),
-        (f"select city, collect_set(if(user = 'n total', 1, 2)) from ({COUNTS}) group by city", ""),
-        (f"select city, collect_set(user) from ({COUNTS}) group by city", ""),
+        (f"select city, max(n) from ({COUNTS}) group by city", False),
+        (f"select city, max(N) from ({COUNTS}) group by city", False),
+        (f"select city, min(-slowest) from ({COUNTS}) group by city", True),
+        (f"select city, max(-n) from ({COUNTS}) group by city", True),
+        (f"select city, max(100 - n) from ({COUNTS}) group by city", True),
+        (f"select city, max(m.user) from ({LAST}) group by city", True),
+        (f"select city, collect_set(upper(user)) from ({COUNTS}) group by city", False),
+        (f"select city, collect_set(if(user = 'n total', 1, 2)) from ({COUNTS}) group by city", False),
+        (f"select city, collect_set(user) from ({COUNTS}) group by city", False),
         # Final results are records.
-        (f"select city, sum(n) from ({MINUTES}) group by city", ""),
-        (f"select city, sum(n) from ({MINUTES}) where n > 3 group by city", ""),
+        (f"select city, sum(n) from ({MINUTES}) group by city", False),
+        (f"select city, sum(n) from ({MINUTES}) where n > 3 group by city", False),
     ],
 )
-def test_what_replaces_itself_is_not_added_up(query: str, code: str) -> None:
-    assert _refusal(_sql(query), ls.files("out")) == code
+def test_a_query_of_a_query_counts_the_rows_that_hold(query: str, changes: bool) -> None:
+    assert _has_changes(query, ls.files("out")) == changes
+
+
+def test_a_query_is_refused_where_nothing_says_which_row_is_taken_back() -> None:
+    seen = f"select city, max(seen) from (select city, epoch_time() seen, user from ({COUNTS})) group by city"
+    assert _refusal(_sql(seen), ls.files("out")) == "LS0126"
+    twice = f"select city, sum(n) from ({COUNTS} union all {COUNTS}) group by city"
+    assert _has_changes(twice, ls.files("out"))
+    first = f"select city, first(n) from ({COUNTS}) group by city"
+    assert _refusal(_sql(first), ls.files("out")) == "LS0128"
 
 
 @pytest.mark.parametrize(
-    ("query", "code"),
+    ("query", "changes"),
     [
-        (f"select * from ({COUNTS}) where mean > 5", "LS0127"),
-        (f"select * from ({COUNTS}) where n < 5", "LS0127"),
-        (f"select * from ({COUNTS}) where n > 5 or total > 3", "LS0127"),
-        (f"select * from ({COUNTS}) where 5 > n", "LS0127"),
-        (f"select * from ({COUNTS}) where total is not null", "LS0127"),
-        (f"select * from ({COUNTS}) where case when user = 'a' and n > 5 then false else true end", "LS0127"),
-        (f"select * from ({COUNTS}) where city = 'Rome' and concat(city, 'it\\'s') = 'x' and mean > 5", "LS0127"),
-        ("select user, city, sum(ms) as s from a group by user, city having s > 100 and city = 'Rome'", "LS0127"),
+        (f"select * from ({COUNTS}) where mean > 5", True),
+        (f"select * from ({COUNTS}) where n < 5", True),
+        (f"select * from ({COUNTS}) where n > 5 or total > 3", True),
+        (f"select * from ({COUNTS}) where 5 > n", True),
+        (f"select * from ({COUNTS}) where total is not null", True),
+        (f"select * from ({COUNTS}) where case when user = 'a' and n > 5 then false else true end", True),
+        (f"select * from ({COUNTS}) where city = 'Rome' and concat(city, 'it\\'s') = 'x' and mean > 5", True),
+        ("select user, city, sum(ms) as s from a group by user, city having s > 100 and city = 'Rome'", True),
         # What passed once passes for ever.
-        (f"select * from ({COUNTS}) where n >= 5 and slowest > 7 and user <> 'root'", ""),
-        (f"select * from ({COUNTS}) where city in ('Rome', 'Bonn')", ""),
-        (f"select * from ({COUNTS}) where city = 'total' and user <> 'n'", ""),
-        (f"select * from ({COUNTS}) where 5 <= n and 7.5 < slowest", ""),
-        (f"select * from ({COUNTS}) where n is not null and slowest is not null", ""),
-        (f"select user, city, mean > 5 as is_slow from ({COUNTS})", ""),
-        (f"select * from ({MINUTES}) where n < 5", ""),
+        (f"select * from ({COUNTS}) where n >= 5 and slowest > 7 and user <> 'root'", False),
+        (f"select * from ({COUNTS}) where city in ('Rome', 'Bonn')", False),
+        (f"select * from ({COUNTS}) where city = 'total' and user <> 'n'", False),
+        (f"select * from ({COUNTS}) where 5 <= n and 7.5 < slowest", False),
+        (f"select * from ({COUNTS}) where n is not null and slowest is not null", False),
+        (f"select user, city, mean > 5 as is_slow from ({COUNTS})", False),
+        (f"select * from ({MINUTES}) where n < 5", False),
     ],
 )
-def test_a_keyed_sink_does_not_keep_what_no_longer_passes(query: str, code: str) -> None:
-    assert _refusal(_sql(query), _keyed("user", "city")) == code
+def test_a_keyed_sink_is_told_what_no_longer_passes(query: str, changes: bool) -> None:
+    assert _has_changes(query, _keyed("user", "city")) == changes
     # A sink without a key takes every result, and says so.
-    assert _refusal(_sql(query), ls.files("out")) == ""
+    assert not _has_changes(query, ls.files("out"))
+
+
+@pytest.mark.parametrize(
+    ("sink", "says"),
+    [
+        (_keyed("user"), "told apart by city, user; the key is: user"),
+        (ls.delta("out", key=("user", "city")), "cannot delete a row yet"),
+    ],
+)
+def test_a_row_is_taken_back_only_where_the_sink_finds_it(sink: Any, says: str) -> None:
+    job = ls.Job("updates")
+    job.source("a", ls.journal("a", schema=SCHEMA))
+    job.sql(f"select * from ({COUNTS}) where mean > 5").to(sink)
+    with pytest.raises(PlanError, match=says) as caught:
+        job.graph()
+    assert caught.value.code == "LS0127"
 
 
 def test_a_row_does_not_leave_the_window_of_the_one_it_replaces() -> None:

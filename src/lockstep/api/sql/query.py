@@ -27,10 +27,12 @@ def sql_stream(registry: Registry, text: Any, name: str | None, given: Mapping[s
     query, steps_before = QueryText(text), len(registry.steps)
     try:
         made = Translator(query, streams, tables).stream(parse(query))
-        return made if name is None else _called(made, name, fresh=len(registry.steps) > steps_before)
+        called = made if name is None else _called(made, name, fresh=len(registry.steps) > steps_before)
     except Exception:
         del registry.steps[steps_before:]
         raise
+    registry.queried.update(step.id for step in registry.steps[steps_before:])
+    return called
 
 
 def _known(registry: Registry) -> dict[str, Stream]:
