@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lockstep.api.arguments import explain_missing
+from lockstep.api.arguments import explain_missing, one_function
 from lockstep.api.connected import BroadcastStream, ConnectedStream, connect, process_of
 from lockstep.api.joins import CoGrouped, co_group
-from lockstep.api.rolling import extreme, fold, one_function, reduce, rolling_aggregate
+from lockstep.api.rolling import extreme, fold, reduce, rolling_aggregate
 from lockstep.api.windowed import KEYED_SLIPS, WindowedStream, windowed
 from lockstep.keyed.process import Process
 from lockstep.keyed.windows.custom import WindowAssigner
@@ -85,15 +85,15 @@ class KeyedStream:
 
     def sum(self, *columns: Any, per_record: bool = False, name: str | None = None, **named: Any) -> Stream:
         """The sums of columns, under their names: ``sum("ms")``; or of expressions: ``sum(total="price * pieces")``."""
-        return self._rolling(one_function(self._stream, "sum", columns, named), name, per_record=per_record)
+        return self._rolling(one_function("sum", columns, named, self._stream.columns), name, per_record=per_record)
 
     def min(self, *columns: Any, per_record: bool = False, name: str | None = None, **named: Any) -> Stream:
         """The smallest values of columns, under their names: ``min("ms")``. The whole record: ``min_by("ms")``."""
-        return self._rolling(one_function(self._stream, "min", columns, named), name, per_record=per_record)
+        return self._rolling(one_function("min", columns, named, self._stream.columns), name, per_record=per_record)
 
     def max(self, *columns: Any, per_record: bool = False, name: str | None = None, **named: Any) -> Stream:
         """The largest values of columns, under their names: ``max("ms")``. The whole record: ``max_by("ms")``."""
-        return self._rolling(one_function(self._stream, "max", columns, named), name, per_record=per_record)
+        return self._rolling(one_function("max", columns, named, self._stream.columns), name, per_record=per_record)
 
     def min_by(self, value: str | Expression, *, per_record: bool = False, name: str | None = None) -> Stream:
         """The whole record with the smallest value; among equals the first (by event time, then by position).

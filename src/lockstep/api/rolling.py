@@ -12,7 +12,7 @@ from lockstep.errors import PlanError
 from lockstep.plan.accumulated import needs_lockstep
 from lockstep.plan.columns import value_of
 from lockstep.plan.distinct import Distinct
-from lockstep.plan.expression import Alias, Column, Expression, call, unaliased
+from lockstep.plan.expression import unaliased
 from lockstep.plan.rolling import RollingAggregate, RollingExtreme, RollingFold, RollingReduce
 from lockstep.plan.steps import Named
 
@@ -28,17 +28,6 @@ def rolling_aggregate(
         return aggregate(stream, name, keys, values, exact_floats=exact_floats)
     step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
     return stream._then(RollingAggregate(step_id, (stream._step,), (keys,), per_record, values))
-
-
-def one_function(stream: Stream, function: str, columns: tuple[Any, ...], named: dict[str, Any]) -> Named:
-    """``sum("ms", total="a + b")``: the function of each; a result has its column's name."""
-    listed = [(_result_name(value, function), value_of(value, stream.columns)) for value in columns]
-    made = [*listed, *((name, value_of(value, stream.columns)) for name, value in named.items())]
-    if not made:
-        raise PlanError(
-            "LS0132", f".{function}() was given nothing", hint=f'.{function}("ms"), .{function}(total="a + b")'
-        )
-    return tuple((name, call(function, unaliased(value))) for name, value in made)
 
 
 def reduce(
@@ -82,19 +71,3 @@ def distinct(stream: Stream, columns: tuple[Any, ...], within: Duration | None, 
         )
     keys = stream._values("distinct", columns or stream.columns, {})
     return stream._then(Distinct(stream._id("distinct", name), (stream._step,), (keys,), duration_us(within)))
-
-
-def _result_name(value: Any, function: str) -> str:
-    match value:
-        case str() if value.isidentifier():
-            return value
-        case Alias():
-            return value.name
-        case Column():
-            return value.name
-    raise PlanError(
-        "LS0132",
-        f"a column of .{function}(...) has no name",
-        why=f"it was given: {value if isinstance(value, str | Expression) else repr(value)}.",
-        hint=f'.{function}(total="a + b")',
-    )
