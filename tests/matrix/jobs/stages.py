@@ -23,6 +23,14 @@ TICK_S = 2
 REPLAYS = 2
 
 
+FIRST = """
+    SELECT place, k, window_start, n, total
+    FROM (SELECT *, row_number() OVER (PARTITION BY window_start, window_end
+                                       ORDER BY total DESC, n DESC, k DESC) AS place FROM windows)
+    WHERE place <= 2
+"""
+
+
 def of_windows(_: Given) -> ls.Job:
     """Totals of windows, rolling and by larger windows: Spark refuses both in one query."""
     job = ls.Job("of-windows")
@@ -35,6 +43,7 @@ def of_windows(_: Given) -> ls.Job:
     windows.window(ls.tumbling("1 hour")).agg(total=F.sum("total"), n=F.sum("n")).to(
         ls.files("out/hours"), name="hours"
     )
+    job.sql(FIRST, windows=windows).to(ls.files("out/first"), name="first")
     return job
 
 
@@ -51,7 +60,18 @@ def of_windows_expected(given: Given) -> Expected:
         "rolling": [(0, key, len(counts), max(counts)) for key, counts in by_key.items()],
         "hours": [(0, hour, hour.replace(hour=hour.hour + 1), _sum([t for _, t in rows]), sum(n for n, _ in rows))
                   for hour, rows in hours.items()],
+        "first": _first(small),
     }  # fmt: skip
+
+
+def _first(small: list[tuple[Any, ...]]) -> Rows:
+    """DuckDB answers the same query over what the small windows have to be."""
+    columns = dict(zip(("k", "window_start", "window_end", "n", "total"), zip(*small, strict=True), strict=False))
+    table = pa.table({name: pa.array(values, WINDOWS.field(name).type) for name, values in columns.items()})
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        database.register("windows", table if columns else WINDOWS.empty_table())
+        return [(0, *row) for row in database.execute(FIRST).fetchall()]
 
 
 def _sum(values: list[int | None]) -> int | None:
@@ -212,6 +232,13 @@ def _next_tick(now_us: int) -> int:
     return (now_us // (TICK_S * 1_000_000) + 1) * TICK_S * 1_000_000
 
 
+WINDOWS = pa.schema(
+    [
+        ("k", pa.string()),
+        *((name, pa.timestamp("us", "UTC")) for name in ("window_start", "window_end")),
+        *((name, pa.int64()) for name in ("n", "total")),
+    ]
+)
 ARROW = pa.schema(
     [("k", pa.string()), ("n", pa.int64()), ("big", pa.int64()), ("x", pa.float64()), ("at", pa.timestamp("us", "UTC"))]
 )

@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 
 from lockstep.keyed.codec import decode, encode
 from lockstep.keyed.engine import BucketTurn
-from lockstep.keyed.operator import Arrival, Cell, Key, Operator
+from lockstep.keyed.operator import Arrival, Cell, Key, Operator, Position
 
 SECOND_US = 1_000_000
 
 
 class Given(NamedTuple):
-    """One record: its key, its values, its event time."""
+    """One record: its key, its values, its event time, its position."""
 
     key: Key
     values: tuple[Any, ...]
     at_us: int | None = None
+    position: Position = ()
 
 
 class Emission(NamedTuple):
@@ -47,7 +48,7 @@ def drive(operator: Operator, epochs: Iterable[Epoch]) -> tuple[list[Emission], 
         ordered = sorted(epoch.records, key=lambda one: one.at_us if one.at_us is not None else -1)
         keys = dict.fromkeys((*timers, *(one.key for one in ordered)))
         for key in keys:
-            records = [Arrival(0, one.values, one.at_us) for one in ordered if one.key == key]
+            records = [Arrival(0, one.values, one.at_us, one.position) for one in ordered if one.key == key]
             cell = Cell(decode(encode(cells[key])) if key in cells else None)
             turn.begin(key, timers.get(key))
             _fire(operator, cell, turn)
