@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from lockstep.keyed.states import map_state as map_state
     from lockstep.keyed.states import reducing_state as reducing_state
     from lockstep.keyed.states import value_state as value_state
+    from lockstep.keyed.windows.custom import WindowAggregator as WindowAggregator
     from lockstep.keyed.windows.custom import WindowAssigner as WindowAssigner
     from lockstep.keyed.windows.custom import WindowFunction as WindowFunction
     from lockstep.plan.expression import epoch_time as epoch_time
@@ -76,6 +77,7 @@ _HOMES = {
     "count": "api.windows",
     "WindowAssigner": "keyed.windows.custom",
     "WindowFunction": "keyed.windows.custom",
+    "WindowAggregator": "keyed.windows.custom",
     "at_watermark": "api.triggers",
     "every": "api.triggers",
     "on_count": "api.triggers",

@@ -52,6 +52,14 @@ JOINED = """
     WHERE l.user <> 'end'
 """
 
+SLID = """
+    WITH slid AS (SELECT user AS who, {bounds}, max(ms) AS most, count(*) AS n
+                  FROM {logins} WHERE user <> 'end' GROUP BY user, {window}),
+         ranked AS (SELECT *, row_number() OVER (PARTITION BY window_start, window_end
+                                                 ORDER BY most NULLS LAST, n, who) AS place FROM slid)
+    SELECT place, who, window_start, window_end, most FROM ranked WHERE place < 3 AND n > 1
+"""
+
 
 def _epoch(chance: random.Random, epoch: int) -> dict[str, list[Row]]:
     def at() -> datetime:
@@ -143,6 +151,26 @@ def test_queries_of_one_job_give_what_duckdb_gives(trial: NewTrial) -> None:
     assert _rows(ran, "united") == _answer(database, UNITED)
     assert _rows(ran, "joined") == _answer(database, JOINED)
     assert all(ran.rows(path) for path in ("rolling", "plain", "windows", "united", "joined"))
+
+
+def test_the_first_rows_of_windows_that_overlap_are_those_that_duckdb_numbers(trial: NewTrial) -> None:
+    job, epochs = ls.Job("ranked"), _input()
+    schema = "user string, ok boolean, ms bigint, price double, at timestamp"
+    job.source("logins", ls.journal("logins", schema=schema)).event_time("at", out_of_order="20 seconds")
+    window = "window(at, '10 seconds', '5 seconds')"
+    job.sql(SLID.format(bounds="window_start, window_end", logins="logins", window=window)).to(ls.files("ranked"))
+    ran = trial(job)
+    ran.start(partitions=2)
+    for records in epochs:
+        ran.epoch(1.0, logins=records["logins"])
+    ran.run(6)
+    slid = (
+        "(SELECT *, time_bucket(INTERVAL 5 SECOND, at) - back * INTERVAL 5 SECOND AS s FROM logins, range(2) r(back))"
+    )
+    bounds = "s AS window_start, s + INTERVAL 10 SECOND AS window_end"
+    expected = _answer(_database(epochs), SLID.format(bounds=bounds, logins=slid, window="s"))
+    assert _rows(ran, "ranked") == expected
+    assert len(expected) > 5
 
 
 @pytest.mark.parametrize("call", ["try_sum(ms)", "mode(ms)", "regr_count(ms, ms)"])

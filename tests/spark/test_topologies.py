@@ -94,7 +94,7 @@ def _topology(folder: Path) -> ls.Topology:
         "each", Length(), "task int, lines bigint, letters bigint", streams=streams, tasks=2, tick_every="2 s"
     )
     each.all("lines")
-    t.bolt("deal", Deal(), fields="id bigint", on_error="skip").global_("lines")
+    t.bolt("deal", Deal(), fields="id bigint").global_("lines")
     t.bolt("take", Take(), fields="task int, sum bigint", tasks=3).direct("deal")
     t.bolt("threes", Three(), fields="ids array<bigint>").global_("lines").window(3)
     for name in ("count", "each", "take", "threes"):
@@ -141,6 +141,7 @@ def test_every_grouping_gives_what_plain_python_gives(lockstep_spark: SparkSessi
     assert {row["task"]: row["sum"] for row in result.latest("to_take", by="task")} == sums
     failed = sorted(row["record"] for row in result.dead_letters)
     assert failed == sorted(f'{{"id": {row["id"]}, "line": ""}}' for row in lines if row["line"] == "")
+    assert {row["error"] for row in result.dead_letters} == {'bolt "deal" failed a tuple 4 times: nothing in it'}
 
     ids = [row["id"] for row in lines]
     assert [row["ids"] for row in result.sink("to_threes")] == [ids[at : at + 3] for at in range(0, len(ids), 3)]

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from lockstep.errors import PlanError
 from lockstep.plan.columns import value_of
-from lockstep.plan.expression import Alias, Column, Expression, unaliased
+from lockstep.plan.expression import Alias, Column, Expression, call, unaliased
 from lockstep.plan.schema import Schema, parse_schema, unknown_column
 from lockstep.plan.specs import SinkSpec, SourceSpec
 from lockstep.plan.steps import Named
@@ -53,6 +53,33 @@ def _listed_value(value: Any, columns: Sequence[str], method: str) -> tuple[str,
         f"a column of .{method}(...) has no name",
         why=f"it was given: {value}.",
         hint=f'.{method}({example}), or add .alias("name") to an expression.',
+    )
+
+
+def one_function(function: str, listed: tuple[Any, ...], named: Mapping[str, Any], columns: Sequence[str]) -> Named:
+    """``sum("ms", total="a + b")``: the function of each; a result has its column's name."""
+    made = [(_result_name(value, function), value_of(value, columns)) for value in listed]
+    made += [(name, value_of(value, columns)) for name, value in named.items()]
+    if not made:
+        raise PlanError(
+            "LS0132", f".{function}() was given nothing", hint=f'.{function}("ms"), .{function}(total="a + b")'
+        )
+    return tuple((name, call(function, unaliased(value))) for name, value in made)
+
+
+def _result_name(value: Any, function: str) -> str:
+    match value:
+        case str() if value.isidentifier():
+            return value
+        case Alias():
+            return value.name
+        case Column():
+            return value.name
+    raise PlanError(
+        "LS0132",
+        f"a column of .{function}(...) has no name",
+        why=f"it was given: {value if isinstance(value, str | Expression) else repr(value)}.",
+        hint=f'.{function}(total="a + b")',
     )
 
 

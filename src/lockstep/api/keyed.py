@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lockstep.api.arguments import explain_missing
+from lockstep.api.arguments import explain_missing, one_function
 from lockstep.api.connected import BroadcastStream, ConnectedStream, connect, process_of
 from lockstep.api.joins import CoGrouped, co_group
-from lockstep.api.rolling import extreme, fold, one_function, reduce, rolling_aggregate
+from lockstep.api.rolling import extreme, fold, reduce, rolling_aggregate, top
 from lockstep.api.windowed import KEYED_SLIPS, WindowedStream, windowed
 from lockstep.keyed.process import Process
 from lockstep.keyed.windows.custom import WindowAssigner
@@ -85,15 +85,15 @@ class KeyedStream:
 
     def sum(self, *columns: Any, per_record: bool = False, name: str | None = None, **named: Any) -> Stream:
         """The sums of columns, under their names: ``sum("ms")``; or of expressions: ``sum(total="price * pieces")``."""
-        return self._rolling(one_function(self._stream, "sum", columns, named), name, per_record=per_record)
+        return self._rolling(one_function("sum", columns, named, self._stream.columns), name, per_record=per_record)
 
     def min(self, *columns: Any, per_record: bool = False, name: str | None = None, **named: Any) -> Stream:
         """The smallest values of columns, under their names: ``min("ms")``. The whole record: ``min_by("ms")``."""
-        return self._rolling(one_function(self._stream, "min", columns, named), name, per_record=per_record)
+        return self._rolling(one_function("min", columns, named, self._stream.columns), name, per_record=per_record)
 
     def max(self, *columns: Any, per_record: bool = False, name: str | None = None, **named: Any) -> Stream:
         """The largest values of columns, under their names: ``max("ms")``. The whole record: ``max_by("ms")``."""
-        return self._rolling(one_function(self._stream, "max", columns, named), name, per_record=per_record)
+        return self._rolling(one_function("max", columns, named, self._stream.columns), name, per_record=per_record)
 
     def min_by(self, value: str | Expression, *, per_record: bool = False, name: str | None = None) -> Stream:
         """The whole record with the smallest value; among equals the first (by event time, then by position).
@@ -105,6 +105,33 @@ class KeyedStream:
     def max_by(self, value: str | Expression, *, per_record: bool = False, name: str | None = None) -> Stream:
         """The whole record with the largest value; among equals the first (by event time, then by position)."""
         return extreme(self._stream, self._keys, value, name, largest=True, per_record=per_record)
+
+    def top(
+        self,
+        number: int,
+        *,
+        by: str | Expression,
+        window: Window | WindowAssigner | None = None,
+        ascending: bool = False,
+        as_: str = "rank",
+        name: str | None = None,
+    ) -> Stream:
+        """The records of each key, and of each window, with the largest values, whole, with their rank.
+
+        >>> from lockstep.api.job import Job
+        >>> import lockstep as ls
+        >>> calls = Job("doc").source("calls", ls.journal("calls", schema="path string, ms bigint, at timestamp"))
+        >>> slow = calls.event_time("at").key_by("path").top(3, by="ms", window=ls.tumbling("1 hour"))
+        >>> slow.columns
+        ('path', 'window_start', 'window_end', 'rank', 'ms', 'at')
+        >>> calls.key_by("path").top(3, by="ms").columns
+        ('path', 'rank', 'ms', 'at')
+
+        With a window it is ``.window(window).top(...)``, which says more. Without one it is the top of all time: an
+        update of all ranks of a key in each epoch that brings records of it, for a sink with ``key=`` the keys and
+        ``rank``.
+        """
+        return top(self._stream, self._keys, number, by, window, as_, name, ascending=ascending)
 
     def reduce(
         self, function: Callable[[Any, Any], Any], *, per_record: bool = False, name: str | None = None

@@ -6,17 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lockstep.api.arguments import python_schema, step_name
-from lockstep.api.windowed import aggregate
+from lockstep.api.windowed import WindowedStream, aggregate, windowed
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
 from lockstep.plan.accumulated import needs_lockstep
 from lockstep.plan.changes import AggregateOfChanges, AsEvents, latest_of
 from lockstep.plan.columns import value_of
-from lockstep.plan.distinct import Distinct
-from lockstep.plan.expression import Alias, Column, Expression, call, unaliased
+from lockstep.plan.distinct import Distinct, Keep
+from lockstep.plan.expression import unaliased
 from lockstep.plan.kinds import kind_of
 from lockstep.plan.rolling import RollingAggregate, RollingExtreme, RollingFold, RollingReduce
-from lockstep.plan.steps import Named
+from lockstep.plan.steps import WINDOW_COLUMNS, Named
+from lockstep.plan.windows import GlobalWindow
 
 if TYPE_CHECKING:
     from lockstep.api.stream import Stream
@@ -74,17 +75,6 @@ def as_events(stream: Stream, name: str | None) -> Stream:
     return stream._then(AsEvents(stream._id("as_events", name), stream._step))
 
 
-def one_function(stream: Stream, function: str, columns: tuple[Any, ...], named: dict[str, Any]) -> Named:
-    """``sum("ms", total="a + b")``: the function of each; a result has its column's name."""
-    listed = [(_result_name(value, function), value_of(value, stream.columns)) for value in columns]
-    made = [*listed, *((name, value_of(value, stream.columns)) for name, value in named.items())]
-    if not made:
-        raise PlanError(
-            "LS0132", f".{function}() was given nothing", hint=f'.{function}("ms"), .{function}(total="a + b")'
-        )
-    return tuple((name, call(function, unaliased(value))) for name, value in made)
-
-
 def reduce(
     stream: Stream, keys: Named, function: Callable[[Any, Any], Any], name: str | None, *, per_record: bool
 ) -> Stream:
@@ -115,30 +105,42 @@ def extreme(stream: Stream, keys: Named, by: Any, name: str | None, *, largest: 
     return stream._then(RollingExtreme(step_id, (stream._step,), (keys,), per_record, expression, largest))
 
 
-def distinct(stream: Stream, columns: tuple[Any, ...], within: Duration | None, name: str | None) -> Stream:
-    """Each record once within a time bound; without columns the whole record counts."""
+def top(
+    stream: Stream,
+    keys: Named,
+    number: int,
+    by: Any,
+    window: Any,
+    rank: str,
+    name: str | None,
+    *,
+    ascending: bool,
+) -> Stream:
+    """The best records of each key: of each window, or of all time as they change."""
+    if window is not None:
+        return windowed(stream, keys, window, None).top(number, by=by, ascending=ascending, as_=rank, name=name)
+    if taken := [column for column in WINDOW_COLUMNS if column in stream.columns]:
+        raise PlanError(
+            "LS0162",
+            f".top(...) of all time would lose the column {taken[0]}",
+            why="it is the top of one window without bounds, and these take the place of such columns.",
+            hint=f'.rename({taken[0]}="{taken[0].removeprefix("window_")}_at") before .key_by(...), or window=.',
+        )
+    best = WindowedStream(stream, keys, GlobalWindow()).updates()
+    made = best.top(number, by=by, ascending=ascending, as_=rank, name=name)
+    return made.drop(*WINDOW_COLUMNS)
+
+
+def distinct(
+    stream: Stream, method: str, columns: tuple[Any, ...], within: Duration | None, name: str | None, keep: Keep
+) -> Stream:
+    """One of those that are alike within a time bound; without columns the whole record counts."""
     if within is None:
         raise PlanError(
             "LS0173",
-            ".distinct(...) needs within=",
+            f".{method}(...) needs within=",
             why="without a bound every record ever seen would have to be remembered: the state would grow for ever.",
-            hint='.distinct("id", within="10 minutes"): longer than a duplicate can come after its first.',
+            hint=f'.{method}("id", within="10 minutes"): longer than a duplicate can come after its first.',
         )
-    keys = stream._values("distinct", columns or stream.columns, {})
-    return stream._then(Distinct(stream._id("distinct", name), (stream._step,), (keys,), duration_us(within)))
-
-
-def _result_name(value: Any, function: str) -> str:
-    match value:
-        case str() if value.isidentifier():
-            return value
-        case Alias():
-            return value.name
-        case Column():
-            return value.name
-    raise PlanError(
-        "LS0132",
-        f"a column of .{function}(...) has no name",
-        why=f"it was given: {value if isinstance(value, str | Expression) else repr(value)}.",
-        hint=f'.{function}(total="a + b")',
-    )
+    keys = stream._values(method, columns or stream.columns, {})
+    return stream._then(Distinct(stream._id(method, name), (stream._step,), (keys,), duration_us(within), keep))

@@ -26,6 +26,7 @@ from lockstep.errors import PlanError
 from lockstep.keyed.windows.custom import WindowAssigner
 from lockstep.plan.columns import Condition, value_of
 from lockstep.plan.columns import condition as as_condition
+from lockstep.plan.distinct import Keep
 from lockstep.plan.expression import Expression, unaliased
 from lockstep.plan.joins import JoinKind, JoinWindow
 from lockstep.plan.loops import LoopHead, loop_end
@@ -235,7 +236,29 @@ class Stream:
         >>> paid.event_time("at").distinct("id", within="10 minutes").columns
         ('id', 'cents', 'at')
         """
-        return distinct(self, columns, within, name)
+        return distinct(self, "distinct", columns, within, name, "first")
+
+    def dedup(
+        self,
+        *columns: str | Expression,
+        keep: Keep = "first",
+        within: Duration | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """One of several records with equal ``columns``: the first, as :meth:`distinct` gives it, or the last.
+
+        With ``keep="last"`` a record is held back until none with the same key can come any more that is less than
+        ``within`` later, by event time and, of one time, by position. If records follow each other without such a
+        pause, only the last of all comes out. It comes at ``within`` after its time, and that is its event time then;
+        ``.window(..., over="at")`` after it goes by the column.
+
+        >>> from lockstep.api.job import Job
+        >>> import lockstep as ls
+        >>> saved = Job("doc").source("saved", ls.journal("saved", schema="page string, text string, at timestamp"))
+        >>> saved.event_time("at").dedup("page", keep="last", within="1 minute").columns
+        ('page', 'text', 'at')
+        """
+        return distinct(self, "dedup", columns, within, name, keep)
 
     def latest(self, *, name: str | None = None) -> Stream:
         """The row that each key has now, where results replace each other: of rolling results, or updated windows.

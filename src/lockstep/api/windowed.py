@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lockstep.api.arguments import explain_missing, python_schema, step_name
+from lockstep.api.arguments import explain_missing, one_function, python_schema, step_name
 from lockstep.api.triggers import checked_trigger
 from lockstep.api.windows import window_time_of
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
-from lockstep.keyed.windows.custom import WindowAssigner, WindowFunction
+from lockstep.keyed.windows.custom import WindowAggregator, WindowAssigner, WindowFunction
 from lockstep.plan.accumulated import accumulated, needs_lockstep
 from lockstep.plan.columns import value_of
 from lockstep.plan.event_times import distance_us, moved
@@ -19,7 +19,16 @@ from lockstep.plan.expression import Alias, Call, Expression, unaliased
 from lockstep.plan.schema import Schema, unknown_column
 from lockstep.plan.steps import WINDOW_COLUMNS, Aggregate, Named
 from lockstep.plan.triggers import AT_WATERMARK, UPDATES, Firing, Trigger
-from lockstep.plan.windowed import Aggregation, Computation, Folding, Processing, Reduction, Top, WindowStep
+from lockstep.plan.windowed import (
+    Accumulation,
+    Aggregation,
+    Computation,
+    Folding,
+    Processing,
+    Reduction,
+    Top,
+    WindowStep,
+)
 from lockstep.plan.windows import (
     Count,
     Custom,
@@ -113,6 +122,9 @@ class WindowedStream:
         (``F.first``, ``F.max_by``, ...) keep the records of a window until it closes.
         """
         values = self._stream._values("agg", columns, named)
+        return self._aggregated(values, name, exact_floats=exact_floats)
+
+    def _aggregated(self, values: Named, name: str | None, *, exact_floats: bool = True) -> Stream:
         if self._is_native(values):
             made = aggregate(
                 self._stream,
@@ -132,6 +144,43 @@ class WindowedStream:
     def count(self, *, as_: str = "count", name: str | None = None) -> Stream:
         """The number of records of each key and window, in a column called count."""
         return self.agg(Alias(Call("count", ("*",)), as_), name=name)
+
+    def sum(self, *columns: Any, name: str | None = None, **named: Any) -> Stream:
+        """The sums of columns, under their names: ``sum("ms")``; or of expressions: ``sum(total="price * pieces")``.
+
+        >>> import lockstep as ls
+        >>> sold = ls.Job("doc").source("sold", ls.journal("sold", schema="shop string, cents bigint, at timestamp"))
+        >>> hours = sold.event_time("at").key_by("shop").window(ls.tumbling("1 hour"))
+        >>> hours.sum("cents").columns, hours.max_by("cents").columns
+        (('shop', 'window_start', 'window_end', 'cents'), ('shop', 'window_start', 'window_end', 'cents', 'at'))
+        """
+        return self._of_each("sum", columns, named, name)
+
+    def min(self, *columns: Any, name: str | None = None, **named: Any) -> Stream:
+        """The smallest values of columns, under their names: ``min("ms")``. The whole record: ``min_by("ms")``."""
+        return self._of_each("min", columns, named, name)
+
+    def max(self, *columns: Any, name: str | None = None, **named: Any) -> Stream:
+        """The largest values of columns, under their names: ``max("ms")``. The whole record: ``max_by("ms")``."""
+        return self._of_each("max", columns, named, name)
+
+    def _of_each(self, function: str, columns: tuple[Any, ...], named: dict[str, Any], name: str | None) -> Stream:
+        return self._aggregated(one_function(function, columns, named, self._stream.columns), name)
+
+    def min_by(self, value: str | Expression, *, name: str | None = None) -> Stream:
+        """The whole record with the smallest value of each key and window; among equals the first, as in :meth:`top`.
+
+        A record whose value is null is never the smallest. Runs in Python: ``min("ms")`` is native, and faster.
+        """
+        return self._extreme("min_by", value, name)
+
+    def max_by(self, value: str | Expression, *, name: str | None = None) -> Stream:
+        """The whole record with the largest value of each key and window; among equals the first, as in :meth:`top`."""
+        return self._extreme("max_by", value, name)
+
+    def _extreme(self, kind: str, by: str | Expression, name: str | None) -> Stream:
+        value = unaliased(value_of(by, self._stream.columns))
+        return self._step(self._id(kind, name), Top(1, value, kind == "min_by", None))
 
     def top(
         self,
@@ -194,6 +243,32 @@ class WindowedStream:
         """
         made = python_schema(schema, "fold")
         return self._step(self._id("fold", name), Folding(initial, function, made))
+
+    def aggregate(
+        self, aggregator: WindowAggregator, *, schema: str | Schema | None = None, name: str | None = None
+    ) -> Stream:
+        """A result for each key and window, by a class of yours: an accumulator that records change, and its end.
+
+        >>> import lockstep as ls
+        >>> class Spread(ls.WindowAggregator):
+        ...     def create(self):
+        ...         return []
+        ...     def add(self, accumulator, record):
+        ...         values = [*accumulator, record.ms]
+        ...         return [min(values), max(values)]
+        ...     def finish(self, accumulator):
+        ...         return accumulator[1] - accumulator[0]
+        >>> hits = ls.Job("doc").source("hits", ls.journal("hits", schema="page string, ms bigint, at timestamp"))
+        >>> hits.event_time("at").key_by("page").window(ls.tumbling("1 minute")).aggregate(
+        ...     Spread(), schema="spread bigint"
+        ... ).columns
+        ('page', 'window_start', 'window_end', 'spread')
+
+        The accumulator has any form, where that of :meth:`fold` is the result itself; and a window keeps nothing else,
+        where :meth:`process` has all its records.
+        """
+        made = python_schema(schema, "aggregate")
+        return self._step(self._id("aggregate", name), Accumulation(_checked_aggregator(aggregator), made))
 
     def process(
         self,
@@ -333,6 +408,22 @@ def aggregate(
     """The stream of an aggregation by key, by window, or by both, as Spark does it."""
     step_id = stream._id("agg", step_name(name, stream.columns, "agg"))
     return stream._then(Aggregate(step_id, stream._step, keys, window, aggregates, exact_floats, updates))
+
+
+def _checked_aggregator(aggregator: Any) -> WindowAggregator:
+    kind = aggregator if isinstance(aggregator, type) else type(aggregator)
+    lacks = [
+        name for name in ("create", "add", "finish") if getattr(kind, name, None) is getattr(WindowAggregator, name)
+    ]
+    if isinstance(aggregator, WindowAggregator) and not lacks:
+        return aggregator
+    what = f"the class {kind.__name__}" if isinstance(aggregator, type) else f"a {kind.__name__}"
+    raise PlanError(
+        "LS0163",
+        f".aggregate(...) was given {what}" + (f" without {', '.join(lacks)}" if lacks else ""),
+        why="it takes an instance of a subclass of ls.WindowAggregator with create, add and finish.",
+        hint=f"{kind.__name__}()" if isinstance(aggregator, type) else "class Mean(ls.WindowAggregator): ...",
+    )
 
 
 def _contradicting(fact: str) -> PlanError:

@@ -25,11 +25,12 @@ def _bolt_operator(step: BoltStep, inputs: tuple[pa.Schema, ...]) -> Operator:  
         tasks=step.tasks,
         tick_us=step.tick_us,
         neighbours=step.neighbours,
+        retries=step.retries,
+        skips=step.on_error == "skip",
         dead_letters=step.dead_letters,
     )
 
 
 @_lower.register
 def _bolt(step: BoltStep, inputs: tuple[Lowered, ...], context: Context) -> Lowered:
-    skips = step.on_error == "skip" and context.dead_letters is not None
-    return _keyed(replace(step, dead_letters=context.dead_letters) if skips else step, inputs, context)
+    return _keyed(replace(step, dead_letters=context.dead_letters), inputs, context)

@@ -7,7 +7,7 @@ import pyarrow as pa
 from lockstep.compile.keyed import operator_of
 from lockstep.compile.sketches import bias_for
 from lockstep.keyed.accumulators import Totals, check_ordered
-from lockstep.keyed.distinct import DistinctOperator
+from lockstep.keyed.distinct import DistinctOperator, LastOperator
 from lockstep.keyed.operator import Operator
 from lockstep.keyed.reducing import Folder, Reducer
 from lockstep.keyed.rolling import AggregateOperator, ExtremeOperator, FoldOperator, ReduceOperator
@@ -49,7 +49,8 @@ def _aggregate(step: RollingAggregate, schemas: Schemas) -> Operator:
 
 @operator_of.register
 def _distinct(step: Distinct, schemas: Schemas) -> Operator:
-    return DistinctOperator(_record(step, schemas[0]), step.within_us, by_event_time=step.by_event_time)
+    kind = DistinctOperator if step.keep == "first" else LastOperator
+    return kind(_record(step, schemas[0]), step.within_us, by_event_time=step.by_event_time)
 
 
 def _record(step: RollingStep | Distinct, schema: pa.Schema) -> pa.Schema:

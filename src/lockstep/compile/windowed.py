@@ -9,21 +9,15 @@ from lockstep.compile.sketches import bias_for
 from lockstep.keyed.accumulators import Totals, check_ordered
 from lockstep.keyed.operator import Operator, TimeKind
 from lockstep.keyed.reducing import Folder, Reducer
+from lockstep.keyed.windows.aggregated import Aggregated
 from lockstep.keyed.windows.assigners import assigner_of
-from lockstep.keyed.windows.contents import (
-    Added,
-    AddedInOrder,
-    Contents,
-    Folded,
-    FoldedInOrder,
-    Processed,
-    Reduced,
-)
+from lockstep.keyed.windows.contents import Added, Contents, Folded, InOrder, Processed, Reduced
 from lockstep.keyed.windows.counts import CountOperator
+from lockstep.keyed.windows.custom import WindowAggregator
 from lockstep.keyed.windows.operator import WindowOperator
 from lockstep.keyed.windows.results import Results
 from lockstep.keyed.windows.top import Ranked
-from lockstep.plan.windowed import Aggregation, Folding, Processing, Reduction, Top, WindowStep
+from lockstep.plan.windowed import Accumulation, Aggregation, Folding, Processing, Reduction, Top, WindowStep
 from lockstep.plan.windows import Count, Session, window_time
 from lockstep.store.arrow import arrow_schema
 
@@ -49,7 +43,7 @@ def _contents(step: WindowStep, values: pa.Schema, columns: pa.Schema) -> Conten
     match computation:
         case Aggregation():
             totals = Totals(computation.accumulated, values, step.layout, bias_for(computation.accumulated))
-            return AddedInOrder(totals) if computation.ordered else Added(totals)
+            return InOrder(Added(totals)) if computation.ordered else Added(totals)
         case Top():
             return _ranked(step, computation, values, columns)
         case Reduction():
@@ -59,7 +53,11 @@ def _contents(step: WindowStep, values: pa.Schema, columns: pa.Schema) -> Conten
             names = tuple(columns.names)
             fold = Folded(Folder(step.id, computation.function, computation.initial, schema, names), schema)
             # Two values that were folded cannot be made one when sessions meet: these fold when they give a result.
-            return FoldedInOrder(fold) if isinstance(step.window, Session) else fold
+            return InOrder(fold) if isinstance(step.window, Session) else fold
+        case Accumulation(aggregator):
+            made = Aggregated(step.id, aggregator, arrow_schema(computation.schema), tuple(columns.names))
+            merges = type(aggregator).merge is not WindowAggregator.merge
+            return InOrder(made) if isinstance(step.window, Session) and not merges else made
         case Processing():
             return Processed(step.id, computation.function, arrow_schema(computation.schema), tuple(columns.names))
 
@@ -68,5 +66,6 @@ def _ranked(step: WindowStep, top: Top, values: pa.Schema, columns: pa.Schema) -
     ((by,),) = step.layout.places
     check_ordered(f"{step.where} ranks records by {top.by}", values.field(by).type)
     places = tuple(columns.names.index(name) for name in step.other_columns)
-    schema = pa.schema([pa.field(top.rank, pa.int32()), *(columns.field(place) for place in places)])
+    ranks = [pa.field(name, pa.int32()) for name in top.rank_columns]
+    schema = pa.schema([*ranks, *(columns.field(place) for place in places)])
     return Ranked(schema, top.number, by, places, largest=not top.ascending)

@@ -190,42 +190,79 @@ class TupleWindow:
 
 
 class Collector:
-    """Where a bolt sends tuples. They leave when ``execute`` has returned, and only if it has not failed."""
+    """Where a bolt sends tuples, and says what became of the one it has. They leave when ``execute`` has returned, and
+    only if it has not failed."""
 
     def __init__(self) -> None:
         self.emitted: list[tuple[str, int | None, Values]] = []
         self.failure: str | None = None
+        self._given: object = None
+        self._acked = False
 
-    def emit(self, values: Values, *, stream: str = DEFAULT_STREAM, anchors: Any = None) -> None:  # noqa: ARG002
+    def begin(self, given: object) -> None:
+        """The next tuple (or window of tuples; None for a tick) is about to be handled."""
+        self.emitted, self.failure = [], None
+        self._given, self._acked = given, False
+
+    def emit(self, values: Values, *, stream: str = DEFAULT_STREAM, anchors: Any = None) -> None:
         """Send a tuple on: a list in the order of the stream's fields, or a dict.
 
-        ``anchors`` may be given and is not looked at: an epoch is repeated as a whole until its output is published.
+        ``anchors`` are refused (LS0325): a tuple that fails is replayed where it failed, not from its spout.
         """
+        _check_no_anchors(anchors)
         self.emitted.append((stream, None, values))
 
-    def emit_direct(
-        self,
-        task: int,
-        values: Values,
-        *,
-        stream: str = DEFAULT_STREAM,
-        anchors: Any = None,  # noqa: ARG002
-    ) -> None:
+    def emit_direct(self, task: int, values: Values, *, stream: str = DEFAULT_STREAM, anchors: Any = None) -> None:
         """Send a tuple to the task with this number, of each bolt that reads the stream with ``.direct(...)``."""
+        _check_no_anchors(anchors)
         self.emitted.append((stream, task, values))
 
     def ack(self, tuple: Any) -> None:
-        """Does nothing: what an epoch has read counts as done when its output is published, all at once."""
+        """Say that the tuple is done: it cannot fail any more (LS0325).
 
-    def fail(self, tuple: Any, reason: str = "") -> None:  # noqa: ARG002
-        """Give the tuple up: what was emitted for it is dropped.
-
-        It would fail again however often it came, so it is not replayed: the job stops, or with ``on_error="skip"`` the
-        tuple goes to the dead-letter journal.
+        Nobody has to: a tuple that has not failed is acknowledged when ``execute`` returns. None but the tuple that
+        was given can be: what should be kept until later belongs into ``self.state``.
         """
+        self._check("ack", tuple)
+        if self.failure is not None:
+            raise _contradicting("ack", "it has failed already")
+        self._acked = True
+
+    def fail(self, tuple: Any, reason: str = "") -> None:
+        """Ask for the tuple again: what was emitted for it is dropped.
+
+        It is replayed after the other tuples that the task has in this epoch, up to ``retries`` times, and is then a
+        dead letter with this reason. What ``execute`` has changed in ``self.state`` stays changed.
+        """
+        self._check("fail", tuple)
+        if self._acked:
+            raise _contradicting("fail", "it was acknowledged already")
         self.failure = reason or "the bolt gave no reason"
 
     def taken(self) -> list[tuple[str, int | None, Values]]:
         """What was emitted since the last time."""
         found, self.emitted = self.emitted, []
         return found
+
+    def _check(self, what: str, given: object) -> None:
+        if given is not self._given:
+            raise _contradicting(what, "it is not the tuple that the bolt was given")
+
+
+def _check_no_anchors(anchors: Any) -> None:
+    if anchors is not None:
+        raise FunctionError(
+            "LS0325",
+            "a tuple was emitted with anchors=",
+            why="a tuple that fails is replayed in the bolt that failed it; what others do does not bring it back.",
+            hint="leave anchors= out: an epoch is computed as a whole, until its output is published.",
+        )
+
+
+def _contradicting(what: str, why: str) -> FunctionError:
+    return FunctionError(
+        "LS0325",
+        f"collector.{what}(...) was called for a tuple that it cannot be called for",
+        why=f"{why}.",
+        hint="ack or fail the tuple that execute was given, before it returns; keep what is for later in self.state.",
+    )

@@ -17,12 +17,14 @@ from lockstep.keyed.bolts import Bolt, BoltContext, BoltState, BoltTuple, Collec
 from lockstep.keyed.functions import Returned, explained, shown
 from lockstep.keyed.named_records import NamedRecord, record_type
 from lockstep.keyed.operator import Arrival, Cell, Timer, Turn
-from lockstep.plan.bolts import BoltOutput, Subscription
+from lockstep.plan.bolts import RETRIES, BoltOutput, Subscription
 from lockstep.store.arrow import arrow_schema
 
 _TICK = "tick"
 DeadLetters = Callable[[str, str, dict[str, Any]], None]
 """Keeps a tuple that failed: (key, step, facts); the same key is kept once."""
+_Waiting = tuple[int, Arrival, str]
+"""A tuple that is to be handled: which it is of the epoch, and why it failed the last time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,9 @@ class BoltOperator:
     tasks: int
     tick_us: int | None = None
     neighbours: tuple[tuple[str, int], ...] = ()
+    retries: int = RETRIES
+    skips: bool = False
+    """Whether a tuple for which ``execute`` raises is set aside too, instead of ending the job."""
     dead_letters: DeadLetters | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -75,26 +80,57 @@ class _Runner:
         self._types: list[type[NamedRecord]] = [record_type(one.fields) for one in operator.subscriptions]
 
     def on_records(self, cell: Cell, records: Sequence[Arrival], turn: Turn) -> None:
+        """All tuples in order; then those that failed, again in order, until none is left or they were tried enough.
+
+        A replay comes after the others, because they are what can have changed since: a bolt sees its tuples and its
+        state, and nothing else. So every replica replays the same tuples with the same outcome.
+        """
         bolt, state = self._begin(cell, turn)
-        for index, (number, values, at_us, _) in enumerate(records):
-            given = self._operator.subscriptions[number]
-            record = self._types[number](values[: len(given.fields)])
-            received = BoltTuple(given.component, given.stream, record, at_us)
-            try:
-                bolt.execute(received, self._collector)
-                emitted = self._taken(received)
-            except Exception as error:
-                self._failed(error, received, index, turn)
-                continue
-            for output, made in emitted:
-                turn.emit(made, at_us, output)
+        waiting: list[_Waiting] = [(index, record, "") for index, record in enumerate(records)]
+        for _ in range(1 + self._operator.retries):
+            waiting = [
+                (index, record, failure)
+                for index, record, _ in waiting
+                if (failure := self._execute(bolt, index, record, turn)) is not None
+            ]
+            if not waiting:
+                break
+        for index, record, failure in waiting:
+            self._give_up(self._tuple(record), index, failure, turn)
         self._end(bolt, state, cell, turn)
+
+    def _execute(self, bolt: Bolt, index: int, record: Arrival, turn: Turn) -> str | None:
+        """Handle a tuple and send on what it gives; the reason if the bolt has failed it."""
+        received = self._tuple(record)
+        self._collector.begin(received)
+        try:
+            bolt.execute(received, self._collector)
+            if self._collector.failure is not None:
+                return self._collector.failure
+            emitted = self._taken()
+        except Exception as error:
+            said = explained(self._operator.step, error, shown(received))
+            if not self._operator.skips:
+                raise said from None
+            self._set_aside(said, received, index, turn)
+            return None
+        for output, made in emitted:
+            turn.emit(made, record.at_us, output)
+        return None
+
+    def _tuple(self, record: Arrival) -> BoltTuple:
+        given = self._operator.subscriptions[record.input]
+        values = self._types[record.input](record.values[: len(given.fields)])
+        return BoltTuple(given.component, given.stream, values, record.at_us)
 
     def on_tick(self, cell: Cell, turn: Turn) -> None:
         bolt, state = self._begin(cell, turn)
+        self._collector.begin(None)
         try:
             bolt.tick(self._collector)
-            emitted = self._taken("a tick")
+            if self._collector.failure is not None:
+                raise self._failure("a tick", self._collector.failure)
+            emitted = self._taken()
         except Exception as error:
             raise explained(self._operator.step, error, "a tick", "mend the function.") from None
         for output, made in emitted:
@@ -129,22 +165,19 @@ class _Runner:
             every_us = self._operator.tick_us
             turn.set_timer(Timer("epoch", (turn.epoch_time_us // every_us + 1) * every_us, _TICK))
 
-    def _taken(self, received: object) -> list[tuple[int, tuple[Any, ...]]]:
-        emitted, failure = self._collector.taken(), self._collector.failure
-        self._collector.failure = None
-        if failure is not None:
-            raise FunctionError(
-                "LS0321",
-                f'bolt "{self._operator.step}" failed a tuple: {failure}',
-                why=f"it called collector.fail(...) for {shown(received)}.",
-                hint='mend the bolt, or send such tuples to the dead-letter journal with on_error="skip".',
-            )
-        return [self._emitter.values(*one) for one in emitted]
+    def _taken(self) -> list[tuple[int, tuple[Any, ...]]]:
+        return [self._emitter.values(*one) for one in self._collector.taken()]
 
-    def _failed(self, error: Exception, received: BoltTuple, index: int, turn: Turn) -> None:
-        self._collector.taken()
-        self._collector.failure = None
-        said = explained(self._operator.step, error, shown(received))
+    def _give_up(self, received: BoltTuple, index: int, failure: str, turn: Turn) -> None:
+        """A tuple that has failed as often as it may is a dead letter."""
+        tried = self._operator.retries + 1
+        said = self._failure(f"a tuple {tried} time{'s' if tried > 1 else ''}", failure)
+        self._set_aside(said, received, index, turn)
+
+    def _failure(self, what: str, failure: str) -> FunctionError:
+        return FunctionError("LS0321", f'bolt "{self._operator.step}" failed {what}: {failure}')
+
+    def _set_aside(self, said: FunctionError, received: BoltTuple, index: int, turn: Turn) -> None:
         if self._operator.dead_letters is None:
             raise said from None
         text = json.dumps(received.asdict(), default=str, sort_keys=True)
@@ -155,7 +188,8 @@ class _Runner:
         # The index counts tuples of the task: nobody may take it for a position in the source.
         facts["reading"] = "task"
         key = "/".join(str(part) for part in place)
-        self._operator.dead_letters(key, self._operator.step, {**facts, "error": f"{said.fact}: {said.why}"})
+        error = ": ".join(part for part in (said.fact, said.why) if part)
+        self._operator.dead_letters(key, self._operator.step, {**facts, "error": error})
 
 
 class Emitter:

@@ -16,6 +16,10 @@ from lockstep.plan.steps import OnError
 DEFAULT_STREAM = "default"
 """What a component emits if it names no stream."""
 
+RETRIES = 3
+"""How often a tuple that a bolt has failed is replayed: what it waits for is among the other tuples of the epoch, which
+the first replay has seen; one more is for tuples that wait for replayed ones, and one more for those."""
+
 
 def position_hash() -> Expression:
     """A number that is spread evenly over the records and the same in every replica: a hash of where a record stood."""
@@ -61,6 +65,8 @@ class BoltStep(KeyedStep):
     on_error: OnError = "fail"
     neighbours: tuple[tuple[str, int], ...] = ()
     """The components that read this one, and how many tasks they have."""
+    retries: int = RETRIES
+    """How often a tuple that the bolt fails is replayed before it is a dead letter."""
     dead_letters: Any = None
     """Where tuples go that fail; known to a replica only."""
 
@@ -111,7 +117,10 @@ def _(step: BoltStep) -> str:
         for one in step.subscriptions
     )
     tick = "" if step.tick_us is None else f", tick every {duration_text(step.tick_us)}"
-    return f"bolt {step.title}, {step.tasks} tasks, {reads}{tick}: {step.emits[0].schema.ddl()}"
+    times = "once" if step.retries == 1 else f"{step.retries} times"
+    replays = "" if step.retries == RETRIES else f", replays what fails {times}" if step.retries else ", no replays"
+    skips = ", skips tuples that raise" if step.on_error == "skip" else ""
+    return f"bolt {step.title}, {step.tasks} tasks, {reads}{tick}{replays}{skips}: {step.emits[0].schema.ddl()}"
 
 
 @details.register
@@ -125,5 +134,6 @@ def _(step: BoltStep) -> dict[str, Any]:
             "subscriptions": [[one.component, one.stream, one.grouping] for one in step.subscriptions],
             "streams": {one.stream: schema_json(one.columns) for one in step.emits},
             "on_error": step.on_error,
+            "retries": step.retries,
         },
     }

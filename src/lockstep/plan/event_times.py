@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from lockstep.plan.distinct import Distinct
 from lockstep.plan.expression import Column, Expression, Sql
 from lockstep.plan.joins import WindowJoin
 from lockstep.plan.loops import LoopHead
@@ -58,6 +59,8 @@ def distance_us(column: str, step: Step) -> int | None:
         before, after_us = found_there
     elif isinstance(step, Rename):
         before = {new: old for old, new in step.renames}.get(column, column)
+    elif isinstance(step, Distinct):
+        after_us = -step.delay_us
     elif step.stateful:
         return _of_window(column, step)
     found = {distance_us(before, given) if before in given.columns else None for given in step.inputs}

@@ -80,6 +80,32 @@ class Folding:
 
 
 @dataclass(frozen=True)
+class Accumulation:
+    """An accumulator of the user's own class, and what that makes of it."""
+
+    aggregator: Any
+    schema: Schema
+
+    @property
+    def function(self) -> Callable[[Any, Any], Any]:
+        """What each record is given to."""
+        added: Callable[[Any, Any], Any] = self.aggregator.add
+        return added
+
+    @property
+    def name(self) -> str:
+        """What the class is called."""
+        return type(self.aggregator).__qualname__
+
+    def __str__(self) -> str:
+        return f"aggregate {self.name}: {self.schema.ddl()}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for the plan and for checkpoints."""
+        return {"aggregate": self.name, "schema": self.schema.to_json()}
+
+
+@dataclass(frozen=True)
 class Processing:
     """A Python function over all records of a window."""
 
@@ -96,19 +122,29 @@ class Processing:
 
 @dataclass(frozen=True)
 class Top:
-    """The records of a window with the largest (or smallest) values, each with its rank in a column of its own."""
+    """The records of a window with the largest (or smallest) values, each with its rank in a column of its own.
+
+    Without a name for that column it is the one best record: ``max_by``, ``min_by``.
+    """
 
     number: int
     by: Expression
     ascending: bool
-    rank: str
+    rank: str | None
 
     @property
     def ranked(self) -> Accumulated:
         """What Spark has to compute of each record."""
-        return Accumulated(self.rank, "top", (self.by,))
+        return Accumulated(self.rank or "__by", "top", (self.by,))
+
+    @property
+    def rank_columns(self) -> tuple[str, ...]:
+        """The column of the rank, if it is wanted."""
+        return () if self.rank is None else (self.rank,)
 
     def __str__(self) -> str:
+        if self.rank is None:
+            return f"{'min' if self.ascending else 'max'}_by {self.by}"
         return f"top {self.number} by {self.by}{', ascending' if self.ascending else ''}: {self.rank}"
 
     def to_json(self) -> dict[str, Any]:
@@ -116,7 +152,7 @@ class Top:
         return {"top": self.number, "by": self.by.to_json(), "ascending": self.ascending, "rank": self.rank}
 
 
-Computation = Aggregation | Top | Reduction | Folding | Processing
+Computation = Aggregation | Top | Reduction | Folding | Accumulation | Processing
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,8 +246,8 @@ class WindowStep(KeyedStep):
             case Reduction():
                 return self.other_columns
             case Top():
-                return (self.computation.rank, *self.other_columns)
-            case Folding() | Processing():
+                return (*self.computation.rank_columns, *self.other_columns)
+            case Folding() | Accumulation() | Processing():
                 return self.computation.schema.names
 
     @property
@@ -340,7 +376,7 @@ def _(step: WindowStep) -> Updates | None:
     if not several or step.trigger.purge:
         return None
     aggregates = step.computation.aggregates if isinstance(step.computation, Aggregation) else ()
-    rank = (step.computation.rank,) if isinstance(step.computation, Top) else ()
+    rank = step.computation.rank_columns if isinstance(step.computation, Top) else ()
     # Sessions grow together, so that no row replaces what they were; a function gives as many rows as it likes.
     one_row = not isinstance(step.window, Session | Custom) and not isinstance(step.computation, Processing)
     return rolling_updates(step, (*step.key_names, *WINDOW_COLUMNS, *rank), aggregates, one_row=one_row)
@@ -354,7 +390,7 @@ def _(step: WindowStep) -> Added | None:
             aggregates = step.computation.aggregates
         case Top(by=by, rank=rank):
             # A list of records: each update would have a rank of its own.
-            aggregates = ((rank, Call("collect_list", (by,))),)
+            aggregates = ((rank or "__by", Call("collect_list", (by,))),)
         case _:
             return None
     return Added(step.keys[0] or (), aggregates, in_windows=True)

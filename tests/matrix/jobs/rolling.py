@@ -94,6 +94,9 @@ def by_record(_: Given) -> ls.Job:
     folded.to(ls.sqlite("out/folded.db", table="folded", key="k"), name="newest_fold")
     once = timed.distinct("k", within=f"{WITHIN_S} seconds")
     once.select("k", "n", "at").to(ls.files("out/once"), name="once")
+    newest = timed.dedup("k", keep="last", within=f"{WITHIN_S} seconds")
+    newest.select("k", "n", "at").to(ls.files("out/newest"), name="newest")
+    by_key.top(2, by="n").select("k", "rank", "n", "at").to(ls.files("out/best"), name="best")
     return job
 
 
@@ -104,7 +107,7 @@ def in_order(records: list[Row]) -> list[Row]:
 
 def by_record_expected(given: Given) -> Expected:
     """One record after the other."""
-    names = ("each", "reduced", "folded", "largest", "smallest", "together", "told")
+    names = ("each", "reduced", "folded", "largest", "smallest", "together", "told", "best")
     made: dict[str, Rows] = {name: [] for name in names}
     history: dict[Any, list[Row]] = defaultdict(list)
     said: dict[Any, str] = defaultdict(str)
@@ -121,8 +124,16 @@ def by_record_expected(given: Given) -> Expected:
             made["folded"].append((epoch, key, said[key]))
             made["largest"] += _extreme(epoch, history[key], max)
             made["together"].append((epoch, *_reduced(history[key]).values()))
+            made["best"] += _best(epoch, history[key])
     newest: Rows = [(given.end, key, words) for key, words in said.items()]
-    return {**made, "newest_fold": newest, "once": _once(given)}
+    return {**made, "newest_fold": newest, "once": _once(given), "newest": _newest(given)}
+
+
+def _best(epoch: int, rows: list[Row]) -> Rows:
+    """Two records of all so far; of equal ones the earlier, those without a time before all."""
+    known = [row for row in in_order(rows) if row["n"] is not None]
+    best = sorted(known, key=lambda row: -row["n"])[:2]
+    return [(epoch, row["k"], rank, row["n"], row["at"]) for rank, row in enumerate(best, 1)]
 
 
 def _reduced(rows: list[Row]) -> Row:
@@ -151,6 +162,33 @@ def _once(given: Given) -> Rows:
                 through.append(row)
                 found.append((epoch, *only(row, "k", "n", "at")))
     return found
+
+
+def _newest(given: Given) -> Rows:
+    """What none like it follows within some seconds; told when that is certain, and final."""
+    taken: list[tuple[int, int, Row]] = []
+    told: list[int] = []
+    found: Rows = []
+    records = [(place, epoch, row) for place, (epoch, row) in enumerate(given.records())]
+    for epoch, now_us in enumerate(watermarks(given, {"events": LATE_S})):
+        for at_us, place, row in sorted(taken, key=lambda one: one[:2]):
+            if at_us + WITHIN_S * SECOND <= now_us and place not in told and not _is_followed(at_us, place, row, taken):
+                told.append(place)
+                found.append((epoch, *only(row, "k", "n", "at")))
+        for place, _, row in [one for one in records if one[1] == epoch]:
+            if row["at"] is None or micros(row["at"]) + WITHIN_S * SECOND <= now_us:
+                continue
+            passed = [time for time, other, like in taken if other in told and like["k"] == row["k"]]
+            if all(abs(time - micros(row["at"])) >= WITHIN_S * SECOND for time in passed):
+                taken.append((micros(row["at"]), place, row))
+    return found
+
+
+def _is_followed(at_us: int, place: int, row: Row, taken: list[tuple[int, int, Row]]) -> bool:
+    return any(
+        like["k"] == row["k"] and (at_us, place) < (time, other) and time - at_us < WITHIN_S * SECOND
+        for time, other, like in taken
+    )
 
 
 CASES = [

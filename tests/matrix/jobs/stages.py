@@ -20,6 +20,15 @@ from tests.matrix.jobs.windows import timed
 
 ROUNDS = 8
 TICK_S = 2
+REPLAYS = 2
+
+
+FIRST = """
+    SELECT place, k, window_start, n, total
+    FROM (SELECT *, row_number() OVER (PARTITION BY window_start, window_end
+                                       ORDER BY total DESC, n DESC, k DESC) AS place FROM windows)
+    WHERE place <= 2
+"""
 
 
 def of_windows(_: Given) -> ls.Job:
@@ -34,6 +43,7 @@ def of_windows(_: Given) -> ls.Job:
     windows.window(ls.tumbling("1 hour")).agg(total=F.sum("total"), n=F.sum("n")).to(
         ls.files("out/hours"), name="hours"
     )
+    job.sql(FIRST, windows=windows).to(ls.files("out/first"), name="first")
     return job
 
 
@@ -50,7 +60,18 @@ def of_windows_expected(given: Given) -> Expected:
         "rolling": [(0, key, len(counts), max(counts)) for key, counts in by_key.items()],
         "hours": [(0, hour, hour.replace(hour=hour.hour + 1), _sum([t for _, t in rows]), sum(n for n, _ in rows))
                   for hour, rows in hours.items()],
+        "first": _first(small),
     }  # fmt: skip
+
+
+def _first(small: list[tuple[Any, ...]]) -> Rows:
+    """DuckDB answers the same query over what the small windows have to be."""
+    columns = dict(zip(("k", "window_start", "window_end", "n", "total"), zip(*small, strict=True), strict=False))
+    table = pa.table({name: pa.array(values, WINDOWS.field(name).type) for name, values in columns.items()})
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        database.register("windows", table if columns else WINDOWS.empty_table())
+        return [(0, *row) for row in database.execute(FIRST).fetchall()]
 
 
 def _sum(values: list[int | None]) -> int | None:
@@ -95,12 +116,11 @@ class Split(ls.Bolt):
 
 
 class Ticking(ls.Bolt):
-    """How many tuples there were, told at ticks; a nine fails."""
+    """How many tuples there were, told at ticks; it does not take a nine."""
 
     def execute(self, tuple: Any, collector: Any) -> None:
         if tuple.n == 9:
-            collector.fail(tuple, "nine")
-            return
+            raise ValueError("nine")
         self.state["count"] = self.state.get("count", 0) + 1
         self.state["new"] = 1
 
@@ -108,6 +128,18 @@ class Ticking(ls.Bolt):
         if self.state.get("new", 0):
             self.state["new"] = 0
             collector.emit([self.state["count"]])
+
+
+class Tickets(ls.Bolt):
+    """A nine brings two tickets, a one takes a ticket or waits for it; a twelve is never taken."""
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        left = self.state.get("left", 0)
+        if tuple.n == 12 or (tuple.n == 1 and not left):
+            collector.fail(tuple, "no ticket")
+            return
+        left = self.state["left"] = left + {9: 2, 1: -1}.get(tuple.n, 0)
+        collector.emit([tuple.n, left])
 
 
 class Count(ls.Bolt):
@@ -138,6 +170,8 @@ def topology(_: Given) -> ls.Job:
     ticking = t.bolt("ticking", Ticking(), fields="n bigint", tick_every=f"{TICK_S} seconds", on_error="skip")
     ticking.global_("events")
     t.sink("ticking", ls.files("out/ticked"), name="ticked")
+    t.bolt("tickets", Tickets(), fields="n bigint, left bigint", retries=REPLAYS).global_("events")
+    t.sink("tickets", ls.files("out/tickets"), name="taken")
     t.sink("sum", ls.sqlite("out/counted.db", table="summed", key="what"), name="summed")
     return t.job()
 
@@ -157,7 +191,25 @@ def topology_expected(given: Given) -> Expected:
         "newest": [(given.end, letter, n) for letter, n in counts.items()],
         "summed": [(given.end, "all", total)],
         "ticked": _ticked(given),
+        "taken": _taken(given),
     }
+
+
+def _taken(given: Given) -> Rows:
+    """Round by round: who was not taken comes again after the others of the epoch, and in the end not at all."""
+    left, found = 0, []
+    for epoch, records in enumerate(given.inputs["events"]):
+        numbers = [row["n"] for row in records]
+        for _ in range(1 + REPLAYS):
+            again = []
+            for n in numbers:
+                if n == 12 or (n == 1 and left == 0):
+                    again.append(n)
+                    continue
+                left += 2 if n == 9 else -1 if n == 1 else 0
+                found.append((epoch, n, left))
+            numbers = again
+    return found
 
 
 def _ticked(given: Given) -> Rows:
@@ -180,6 +232,13 @@ def _next_tick(now_us: int) -> int:
     return (now_us // (TICK_S * 1_000_000) + 1) * TICK_S * 1_000_000
 
 
+WINDOWS = pa.schema(
+    [
+        ("k", pa.string()),
+        *((name, pa.timestamp("us", "UTC")) for name in ("window_start", "window_end")),
+        *((name, pa.int64()) for name in ("n", "total")),
+    ]
+)
 ARROW = pa.schema(
     [("k", pa.string()), ("n", pa.int64()), ("big", pa.int64()), ("x", pa.float64()), ("at", pa.timestamp("us", "UTC"))]
 )

@@ -41,6 +41,9 @@ def native(_: Given) -> ls.Job:
     )
     by_key.window(ls.session("3 seconds")).agg(**VALUES, name="session").to(ls.files("out/sessions"), name="sessions")
     source.window(ls.tumbling("1 day")).agg(n=F.count("*")).to(ls.files("out/days"), name="days")
+    by_key.window(ls.tumbling("10 seconds", offset="3 seconds")).sum("n", money="x", name="sums").to(
+        ls.files("out/sums"), name="summed"
+    )
     return job
 
 
@@ -57,6 +60,7 @@ def native_expected(given: Given) -> Expected:
         "slid": _regular(given, lambda at: _starting(at, 10, 5, 0)),
         "sessions": _sessions(given),
         "days": [(*key, count) for key, count in per_day.items()],
+        "summed": [(*row[:4], row[5], row[7]) for row in tumbled],
     }
 
 

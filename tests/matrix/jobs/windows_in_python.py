@@ -184,6 +184,69 @@ def _longest(one: Any, two: Any) -> Any:
     return max(one, two, key=lambda record: (len(str(record.n)), record.n or 0))
 
 
+class Middle(ls.WindowAggregator):
+    """How many numbers there are, and the one in the middle; two sessions become one."""
+
+    def create(self) -> list[int]:
+        return []
+
+    def add(self, accumulator: list[int], record: Any) -> list[int]:
+        return sorted([*accumulator, record.n or 0])
+
+    def finish(self, accumulator: list[int]) -> dict[str, int]:
+        return {"count": len(accumulator), "middle": accumulator[len(accumulator) // 2]}
+
+    def merge(self, accumulator: list[int], later: list[int]) -> list[int]:
+        return sorted([*accumulator, *later])
+
+
+class Telling(ls.WindowAggregator):
+    """The numbers in order; what two sessions tell cannot be made one."""
+
+    def create(self) -> str:
+        return ""
+
+    def add(self, accumulator: str, record: Any) -> str:
+        return f"{accumulator}{record.n},"
+
+    def finish(self, accumulator: str) -> str:
+        return accumulator
+
+
+def aggregators(_: Given) -> ls.Job:
+    """Aggregates of the user's own, and whole records."""
+    job = ls.Job("window-aggregators")
+    by_key = timed(job).key_by("k")
+    schema, tumbling, session = "count bigint, middle bigint", by_key.window(TUMBLING), by_key.window(ls.session("3 s"))
+    tumbling.aggregate(Middle(), schema=schema).to(ls.files("out/middles"), name="middles")
+    session.aggregate(Middle(), schema=schema, name="merging").to(ls.files("out/merged"), name="merged")
+    session.aggregate(Telling(), schema="told string", name="telling").to(ls.files("out/told"), name="told")
+    tumbling.max_by("n").select("k", "window_start", "n", "at").to(ls.files("out/largest"), name="largest")
+    tumbling.min_by("n").select("k", "window_start", "n", "at").to(ls.files("out/smallest"), name="smallest")
+    return job
+
+
+def aggregators_expected(given: Given) -> Expected:
+    """Plain lists."""
+    rows = [row for _, row in given.records()]
+    tumbling = Model(_epochs(given), AT_WATERMARK, 0, "event", _regular(10, 10)).results()
+    sessions = [row[:5] for row in _sessions(given, 3 * SECOND)]
+    windows = [_row(one, rows)[:5] for one in tumbling]
+    best = {
+        name: [_of_best(one, rows, sign)[:1] for one in tumbling] for name, sign in (("largest", 1), ("smallest", -1))
+    }
+    return {
+        "middles": [(*where, *_middle(numbers)) for *where, numbers in windows],
+        "merged": [(*where, *_middle(numbers)) for *where, numbers in sessions],
+        "told": [(*where, "".join(f"{number}," for number in numbers)) for *where, numbers in sessions],
+        **{name: [(*row[:3], *row[4:]) for found in each for row in found] for name, each in best.items()},
+    }
+
+
+def _middle(numbers: list[int | None]) -> tuple[int, int]:
+    return len(numbers), sorted(number or 0 for number in numbers)[len(numbers) // 2]
+
+
 def contents(_: Given) -> ls.Job:
     """What a window can compute: aggregates that need the order, reductions, folds; over sessions and counts too."""
     job = ls.Job("window-contents")
@@ -229,10 +292,10 @@ def contents_expected(given: Given) -> Expected:
     }
 
 
-def _of_best(one: Result, rows: Sequence[Row]) -> Rows:
+def _of_best(one: Result, rows: Sequence[Row], sign: int = 1) -> Rows:
     """Two records of a window; of equal ones the earlier."""
     known = [rows[place] for place in one.values if rows[place]["n"] is not None]
-    best = sorted(known, key=lambda row: -row["n"])[:2]
+    best = sorted(known, key=lambda row: -sign * row["n"])[:2]
     return [(one.epoch, one.key, utc(one.start_us or 0), rank, row["n"], row["at"]) for rank, row in enumerate(best, 1)]
 
 
@@ -336,4 +399,5 @@ CASES = [
     Case("windows that end", "windows", by_end, events, lambda given: _expected(given, BY_END)),
     Case("windows that repeat", "windows", repeated, events, lambda given: _expected(given, REPEATED)),
     Case("contents of windows", "windows", contents, events, contents_expected),
+    Case("aggregators of windows", "windows", aggregators, events, aggregators_expected),
 ]

@@ -400,3 +400,108 @@ def test_a_condition_cannot_hide_records_from_what_takes_null_for_a_value() -> N
     with pytest.raises(LockstepError) as refused:
         _made("select last(ms) filter (where ok) from logins group by user")
     assert refused.value.code == "LS0233"
+
+
+MINUTES = "SELECT user, window_start, window_end, count(*) AS n FROM logins GROUP BY user, {window}"
+PLACES = "row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS place"
+
+
+def _ranked(
+    by: str = "window_start, window_end",
+    order: str = "n DESC",
+    where: str = "place <= 3",
+    window: str = "window(at, '1 minute')",
+) -> str:
+    inner = f"SELECT *, {PLACES.format(by=by, order=order)} FROM ({MINUTES.format(window=window)})"
+    return f"SELECT user, n, place, window_start FROM ({inner}) AS r WHERE {where}"
+
+
+def test_the_first_rows_of_each_window_are_its_top() -> None:
+    made = _made(_ranked("window_start, window_end, user"))
+    order = "named_struct('known_0', NOT (`n`) IS NULL, 'value_0', `n`)"
+    assert made[1:] == [
+        f"window by user, tumbling 1 us: top 3 by {order}: place",
+        "with window_start = timestamp_micros(unix_micros(`window_end`) + -60000000)",
+        "select user, window_start, window_end, n, place",
+        "filter `place` <= 3",
+        "select user, n, place, window_start",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "number"),
+    [
+        ("place <= 3", 3),
+        ("r.PLACE < 3", 2),
+        ("3 >= place AND n > 7", 3),
+        ("n > 7 AND (place = 1)", 1),
+        ("4 > place AND place <= 2", 2),
+        ("place BETWEEN 2 AND 5", 5),
+    ],
+)
+def test_the_bound_of_a_row_number_is_found_in_the_query_around_it(where: str, number: int) -> None:
+    assert f": top {number} by " in _made(_ranked(where=where))[1]
+
+
+@pytest.mark.parametrize(
+    ("order", "known", "ascending"),
+    [
+        ("n DESC", "NOT (`n`) IS NULL", False),
+        ("n", "NOT (`n`) IS NULL", True),
+        ("n DESC NULLS FIRST", "(`n`) IS NULL", False),
+        ("n ASC NULLS LAST", "(`n`) IS NULL", True),
+    ],
+)
+def test_nulls_have_the_place_that_sql_gives_them(order: str, known: str, ascending: bool) -> None:
+    made = _made(_ranked(order=order))[1]
+    assert f"'known_0', {known}, " in made
+    assert (", ascending" in made) is ascending
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH r AS (SELECT *, {place} FROM m) SELECT place, user FROM R WHERE place <= 2",
+        "SELECT place, user FROM (SELECT user, {place} FROM m) WHERE place <= 2",
+        "WITH r AS (SELECT *, {place} FROM m) SELECT * FROM (SELECT place, user FROM r WHERE place <= 2)",
+    ],
+)
+def test_a_ranking_may_stand_in_with_or_in_from(query: str) -> None:
+    job = _job()
+    minutes = job.sql(MINUTES.format(window="window(at, '1 minute', '10 seconds')"))
+    place = PLACES.format(by="window_start, window_end", order="n DESC, user DESC")
+    made = job.sql(query.format(place=place), m=minutes)
+    assert made.columns == ("place", "user")
+    drawn = [words(step) for step in job._registry.steps]
+    assert sum(": top 2 by " in one for one in drawn) == 1
+    assert any("`window_end`) + -60000000" in one for one in drawn)
+
+
+@pytest.mark.parametrize(
+    ("query", "fact"),
+    [
+        (_ranked(where="n > 3"), "row_number() without an upper bound"),
+        (_ranked(where="place <= 3 OR n > 3"), "row_number() without an upper bound"),
+        (_ranked(by="user"), "row_number() is not divided by window"),
+        (_ranked(by="window_end, upper(user)"), "row_number() is divided by something that is no column"),
+        (_ranked(window="session_window(at, '1 minute')"), "row_number() is not divided by window"),
+        (_ranked(order="n DESC, user"), "row_number() is ordered up and down"),
+        (_ranked(where="place <= 0"), "asks for the top 0"),
+        ("SELECT row_number() OVER (ORDER BY ms) AS place FROM logins", "OVER cannot be used"),
+        (
+            "SELECT * FROM (SELECT *, sum(ms) OVER (PARTITION BY user) AS s FROM logins) WHERE s <= 3",
+            "OVER cannot be used",
+        ),
+        (
+            "SELECT * FROM (SELECT user, count(*) AS n, row_number() OVER (PARTITION BY window_start ORDER BY user) "
+            "AS place FROM logins GROUP BY user, window(at, '1 minute')) WHERE place <= 3",
+            "row_number() stands beside an aggregation",
+        ),
+    ],
+)
+def test_other_rankings_are_refused_with_the_way_to_write_them(query: str, fact: str) -> None:
+    with pytest.raises(LockstepError) as refused:
+        _job().sql(query)
+    assert refused.value.code in ("LS0233", "LS0167")
+    assert fact in refused.value.fact
+    assert refused.value.hint

@@ -152,11 +152,30 @@ def test_a_program_is_a_list_of_texts(command: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"tasks": 0}, {"tasks": True}, {"tasks": 5000}, {"parallelism": -1}, {"tick_every": "0 s"}]
+    "settings",
+    [{"tasks": 0}, {"tasks": True}, {"tasks": 5000}, {"tick_every": "0 s"}, {"retries": -1}, {"retries": 101}],
 )
 def test_settings_of_a_bolt_have_limits(settings: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match="LS0195"):
         _topology().bolt("split", Split(), fields="word string", **settings)
+
+
+def test_parallelism_is_refused_with_what_to_write_instead() -> None:
+    with pytest.raises(PlanError, match="LS0195") as refused:
+        _topology().bolt("split", Split(), fields="word string", parallelism=8)
+    assert "tasks=8" in refused.value.hint
+    assert "lockstep rescale JOB --partitions 8" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("retries", "told"),
+    [(3, ""), (0, ", no replays"), (1, ", replays what fails once"), (7, ", replays what fails 7 times")],
+)
+def test_a_drawing_tells_how_often_a_tuple_is_replayed(retries: int, told: str) -> None:
+    topology = _topology()
+    topology.bolt("split", Split(), fields="word string", retries=retries).shuffle("lines")
+    topology.sink("split", ls.files("out"))
+    assert words(_bolt(topology, "split")) == f"bolt Split, 4 tasks, shuffle of lines{told}: word string"
 
 
 def test_a_bolt_without_input_is_refused() -> None:
@@ -198,6 +217,8 @@ def test_windows_of_a_bolt_are_checked() -> None:
         topology.bolt("b", Split(), fields="word string").window(10, every="1 second")
     with pytest.raises(PlanError, match=r"LS0196.*ticks"):
         topology.bolt("c", Split(), fields="word string", tick_every="1 s").window(10)
+    with pytest.raises(PlanError, match=r"LS0196.*retries="):
+        topology.bolt("e", Split(), fields="word string", retries=1).window(10)
     programs = _topology()
     programs.bolt("d", ls.program(["d"]), fields="word string").shuffle("lines").window(10)
     assert "is a program" in _refused(programs).fact

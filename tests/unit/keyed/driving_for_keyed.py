@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 
 from lockstep.keyed.codec import decode, encode
 from lockstep.keyed.engine import BucketTurn
-from lockstep.keyed.operator import Arrival, Cell, Key, Operator
+from lockstep.keyed.operator import Arrival, Cell, Key, Operator, Position
 
 SECOND_US = 1_000_000
 
 
 class Given(NamedTuple):
-    """One record: its key, its values, its event time."""
+    """One record: its key, its values, its event time, its position."""
 
     key: Key
     values: tuple[Any, ...]
     at_us: int | None = None
+    position: Position = ()
 
 
 class Emission(NamedTuple):
@@ -49,7 +50,7 @@ def drive(operator: Operator, epochs: Iterable[Epoch]) -> tuple[list[Emission], 
         keys = dict.fromkeys((*timers, *(one.key for _, one in ordered)))
         for key in keys:
             records = [
-                Arrival(0, one.values, one.at_us, ("journal", "0", number, place))
+                Arrival(0, one.values, one.at_us, one.position or ("journal", "0", number, place))
                 for place, one in ordered
                 if one.key == key
             ]

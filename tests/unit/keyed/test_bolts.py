@@ -63,7 +63,7 @@ def _run(operator: BoltOperator, *words: str, cell: Cell | None = None, turn: Fa
 class Count(ls.Bolt):
     def execute(self, tuple: Any, collector: Any) -> None:
         n = self.state[tuple.word] = self.state.get(tuple.word, 0) + 1
-        collector.emit([tuple.word, n], anchors=[tuple])
+        collector.emit([tuple.word, n])
         collector.ack(tuple)
 
 
@@ -146,6 +146,20 @@ class Wrong(ls.Bolt):
                 collector.fail(tuple, "too short")
             case "raise":
                 raise ValueError("no")
+            case "anchors":
+                collector.emit(["a", 1], anchors=[tuple])
+            case "direct anchors":
+                collector.emit_direct(0, ["a", 1], anchors=[tuple])
+            case "ack another":
+                collector.ack("a tuple of before")
+            case "fail another":
+                collector.fail("a tuple of before")
+            case "ack, then fail":
+                collector.ack(tuple)
+                collector.fail(tuple)
+            case "fail, then ack":
+                collector.fail(tuple)
+                collector.ack(tuple)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +170,14 @@ class Wrong(ls.Bolt):
         ("fields", "LS0302", ""),
         ("type", "LS0303", ""),
         ("direct", "LS0324", "collector.emit(values)"),
-        ("fail", "LS0321", "on_error"),
+        ("fail", "LS0321", ""),
         ("raise", "LS0301", ""),
+        ("anchors", "LS0325", "leave anchors= out"),
+        ("direct anchors", "LS0325", "leave anchors= out"),
+        ("ack another", "LS0325", "self.state"),
+        ("fail another", "LS0325", "self.state"),
+        ("ack, then fail", "LS0325", ""),
+        ("fail, then ack", "LS0325", ""),
     ],
 )
 def test_what_a_bolt_does_wrong_is_explained(word: str, code: str, words: str) -> None:
@@ -175,17 +195,68 @@ def _keep(key: str, step: str, facts: dict[str, Any]) -> None:
 
 def test_tuples_that_fail_are_set_aside_with_all_they_emitted() -> None:
     LETTERS.clear()
-    turn = _run(_operator(Wrong(), dead_letters=_keep), "fail", "fine", "raise")
-    assert turn.emitted == [(0, ("before", 1), 1)]
+    turn = _run(_operator(Wrong(), dead_letters=_keep, skips=True), "fail", "raise", "fine")
+    assert turn.emitted == [(0, ("before", 1), 2)]
     assert [(facts["source"], facts["offset"], facts["record"]) for _, _, facts in LETTERS] == [
+        ("lines", 1, '{"n": 1, "word": "raise"}'),
         ("lines", 0, '{"n": 0, "word": "fail"}'),
-        ("lines", 2, '{"n": 2, "word": "raise"}'),
     ]
-    assert "too short" in LETTERS[0][2]["error"]
+    assert LETTERS[1][2]["error"] == 'bolt "count" failed a tuple 4 times: too short'
     again = [key for key, _, _ in LETTERS]
     LETTERS.clear()
-    _run(_operator(Wrong(), dead_letters=_keep), "fail", "fine", "raise")
+    _run(_operator(Wrong(), dead_letters=_keep, skips=True), "fail", "raise", "fine")
     assert [key for key, _, _ in LETTERS] == again
+
+
+def test_a_bolt_that_raises_ends_the_job_though_there_are_dead_letters() -> None:
+    with pytest.raises(FunctionError, match="LS0301"):
+        _run(_operator(Wrong(), dead_letters=_keep), "raise")
+
+
+class Follow(ls.Bolt):
+    """A letter can be handled when the one before it in the alphabet has been."""
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        self.state["tries"] = self.state.get("tries", 0) + 1
+        collector.emit([tuple.word, tuple.n])
+        if tuple.word != "a" and chr(ord(tuple.word) - 1) not in self.state:
+            collector.fail(tuple, f"not before {tuple.word}")
+            return
+        self.state[tuple.word] = 1
+
+
+@pytest.mark.parametrize(
+    ("retries", "handled", "tries", "given_up"),
+    [
+        (0, "a", 4, "dcb"),
+        (1, "ab", 7, "dc"),
+        (2, "abc", 9, "d"),
+        (3, "abcd", 10, ""),
+        (9, "abcd", 10, ""),
+    ],
+)
+def test_a_tuple_that_fails_is_replayed_after_the_others_so_many_times(
+    retries: int, handled: str, tries: int, given_up: str
+) -> None:
+    LETTERS.clear()
+    cell = Cell()
+    turn = _run(_operator(Follow(), retries=retries, dead_letters=_keep), *"dcba", cell=cell)
+    assert "".join(values[0] for _, values, _ in turn.emitted) == handled
+    assert [values[1] == at_us for _, values, at_us in turn.emitted] == [True] * len(handled)
+    assert (cell.data["tries"], [facts["record"][-3] for _, _, facts in LETTERS]) == (tries, list(given_up))
+    assert [facts["offset"] for _, _, facts in LETTERS] == list(range(len(given_up)))
+
+
+class FailingTick(ls.Bolt):
+    def execute(self, tuple: Any, collector: Any) -> None: ...
+
+    def tick(self, collector: Any) -> None:
+        collector.fail(None, "a tick has no tuple")
+
+
+def test_a_tick_that_fails_has_no_tuple_to_set_aside() -> None:
+    with pytest.raises(FunctionError, match=r"LS0321.*failed a tick: a tick has no tuple"):
+        _operator(FailingTick(), dead_letters=_keep).on_timer(Cell(), Timer("epoch", 0, "tick"), FakeTurn())
 
 
 class Deal(ls.Bolt):
@@ -276,7 +347,7 @@ def test_a_program_may_fail_a_tuple_and_goes_on(script: str) -> None:
     program = Program((sys.executable, script), 10_000_000)
     operator = _operator(ProgramBolt("count", program, (TIMED,)), TIMED, dead_letters=_keep)
     assert [values[0] for _, values, _ in _run(operator, "fail", "b").emitted] == ["b"]
-    assert "no such word" in LETTERS[0][2]["error"]
+    assert [facts["error"] for _, _, facts in LETTERS] == ['bolt "count" failed a tuple 4 times: no such word']
 
 
 def test_a_program_that_is_not_there_is_named() -> None:

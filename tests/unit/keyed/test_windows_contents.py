@@ -17,7 +17,7 @@ from lockstep.keyed.operator import Arrival
 from lockstep.keyed.records import Record
 from lockstep.keyed.reducing import Folder, Reducer
 from lockstep.keyed.windows.assigners import Own, Regular, Sessions
-from lockstep.keyed.windows.contents import AddedInOrder, Contents, Folded, FoldedInOrder, Processed, Reduced
+from lockstep.keyed.windows.contents import Added, Contents, Folded, InOrder, Processed, Reduced
 from lockstep.keyed.windows.custom import WindowAssigner
 from lockstep.keyed.windows.operator import WindowOperator
 from lockstep.keyed.windows.panes import Pane
@@ -91,7 +91,7 @@ def test_what_depends_on_order_follows_the_times_of_the_records_not_their_coming
     names = ("first", "last", "collect_list")
     columns = [accumulated(call(name, "value"), name, "") for name in names]
     columns.append(accumulated(call("max_by", "value", "key"), "best", ""))
-    contents = AddedInOrder(Totals(columns, SCHEMA))
+    contents = InOrder(Added(Totals(columns, SCHEMA)))
     numbers = list(range(12))
     random.Random(5).shuffle(numbers)
     kept = _kept(contents, [(number * 10, number) for number in numbers])
@@ -103,7 +103,7 @@ def test_records_of_one_time_are_in_the_order_of_their_positions_whatever_epoch_
     names = ("first", "last", "collect_list")
     columns = [accumulated(call(name, "value"), name, "") for name in names]
     columns += [accumulated(call(name, "value", "key"), name, "") for name in ("max_by", "min_by")]
-    contents = AddedInOrder(Totals(columns, SCHEMA))
+    contents = InOrder(Added(Totals(columns, SCHEMA)))
     places = [("s", "0", 0), ("s", "0", 1), ("s", "0", 1, 0), ("s", "0", 1, 1), ("s", "1", 0), ("t", "0", 0)]
     for seed in range(5):
         numbers = list(range(len(places)))
@@ -136,7 +136,7 @@ def test_a_fold_begins_anew_in_every_window_and_its_results_do_not_change_afterw
     keys = Keys(operator)
     sent = keys.epoch(Epoch(None, 1, (Event("a", 1, 7), Event("a", 12, 8), Event("a", 3, 9))))
     assert [values[3] for _, values, _ in sent] == [[7], [7, 9], [8]]
-    in_order = FoldedInOrder(fold)
+    in_order = InOrder(fold)
     kept = in_order.merge(_kept(in_order, [(5, 1), (1, 2)]), _kept(in_order, [(3, 3)]))
     assert list(in_order.results(kept, PANE)) == [([2, 3, 1],)]
 

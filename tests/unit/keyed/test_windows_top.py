@@ -18,6 +18,7 @@ from lockstep.keyed.operator import Arrival
 from lockstep.keyed.value_order import order_key
 from lockstep.keyed.windows.panes import Pane
 from lockstep.keyed.windows.top import Ranked
+from lockstep.plan.draw import words
 from lockstep.plan.updates import updates_of
 from lockstep.plan.windowed import WindowStep
 
@@ -49,6 +50,18 @@ def test_the_best_are_those_that_a_sort_of_all_records_puts_first(
     known.sort(key=lambda one: order_key(one.values[0]), reverse=largest)
     assert [row[2] for row in found] == [one.values[1] for one in known[:number]]
     assert [row[0] for row in found] == list(range(1, min(number, len(known)) + 1))
+
+
+def test_the_top_of_a_key_is_that_of_a_window_or_of_all_time() -> None:
+    events = ls.Job("top").source("events", ls.journal("events", schema="key string, value bigint, at timestamp"))
+    by_key = events.event_time("at").key_by("key")
+    hours = by_key.top(3, by="value", window=ls.tumbling("1 hour"), ascending=True, as_="place")
+    assert words(hours._step) == "window by key, tumbling 1 hour: top 3 by value, ascending: place"
+    ever = by_key.top(3, by="value")
+    assert ever.columns == ("key", "rank", "value", "at")
+    assert words(ever._step.inputs[0]) == "window by key, global; in every epoch: top 3 by value: rank"
+    with pytest.raises(PlanError, match=r"LS0162.*window_start"):
+        hours.key_by("key").top(1, by="value")
 
 
 def _top(number: Any = 2, **options: Any) -> WindowStep:

@@ -128,7 +128,9 @@ def check_parts(node: exp.Expression, query: QueryText) -> None:
                 "OVER cannot be used in a stream",
                 part,
                 why="rows before and after are not known while a stream runs.",
-                hint="GROUP BY user, window(at, '1 minute') computes over windows of time.",
+                hint="GROUP BY user, window(at, '1 minute') computes over windows of time. The first rows of each: "
+                "row_number() OVER (PARTITION BY window_start, window_end ORDER BY n) AS place in a query inside, and "
+                "WHERE place <= 3 around it.",
             )
         if isinstance(part, (exp.Query, exp.Exists)):
             raise query.error(

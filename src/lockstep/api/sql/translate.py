@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -13,6 +13,7 @@ from lockstep.api.sql.grouping import Grouping
 from lockstep.api.sql.joins import joined
 from lockstep.api.sql.laterals import exploded
 from lockstep.api.sql.locations import QueryText
+from lockstep.api.sql.ranking import Ranking, bound_of, ranking_of
 from lockstep.api.sql.refusals import check_clauses
 from lockstep.api.sql.scope import Named, Scope, stream_named
 from lockstep.api.sql.select_list import Item, free_name, items_of
@@ -30,6 +31,8 @@ class Translator:
     query: QueryText
     streams: Mapping[str, Stream]
     tables: Mapping[str, Any]
+    rankings: Mapping[str, tuple[Translator, Ranking]] = field(default_factory=dict)
+    """Queries of a WITH clause that number the rows of windows, by name: who reads them says how many are wanted."""
 
     def stream(self, node: exp.Expression) -> Stream:
         """The stream of a SELECT, a UNION ALL, or one of them in parentheses."""
@@ -55,10 +58,16 @@ class Translator:
             )
         inside = self
         for cte in clause.expressions:
-            made = inside._renamed(inside.stream(cte.this), cte)
             # A name of the query hides a stream of the job, whatever its case.
-            kept = {name: one for name, one in inside.streams.items() if name.lower() != cte.alias.lower()}
-            inside = replace(inside, streams={**kept, cte.alias: made})
+            name = cte.alias.lower()
+            streams = {other: one for other, one in inside.streams.items() if other.lower() != name}
+            rankings = {other: one for other, one in inside.rankings.items() if other != name}
+            ranking = ranking_of(cte.this)
+            if ranking is None:
+                streams[cte.alias] = inside._renamed(inside.stream(cte.this), cte)
+            else:
+                rankings[name] = inside._with_ctes(cte.this), ranking
+            inside = replace(inside, streams=streams, rankings=rankings)
         return inside
 
     def _renamed(self, stream: Stream, node: exp.Expression) -> Stream:
@@ -96,19 +105,41 @@ class Translator:
         return first.union(*alike)
 
     def _select(self, select: exp.Select) -> Stream:
-        check_clauses(select, self.query)
-        scope = self._with_epoch_time(self._from(select), select)
-        for node in (*select.expressions, *_clauses(select)):
-            check_parts(node, self.query)
-        where = select.args.get("where")
-        if where is not None:
-            self._check_no_aggregate(where, "WHERE")
-            scope = replace(scope, stream=scope.stream.filter(row_expression(where.this, scope)))
+        scope = self._records(select, select.expressions)
         items = items_of(select, scope)
         group, having = select.args.get("group"), select.args.get("having")
         if group is not None or having is not None or any(aggregates_in(item.node) for item in items):
             return self._grouped(scope, items, group, having)
         return _selected(scope.stream, [(item.name, row_expression(item.node, scope)) for item in items])
+
+    def _records(self, select: exp.Select, selected: list[exp.Expression]) -> Scope:
+        """What FROM gives, as far as WHERE lets it through; ``selected`` are the parts of the SELECT list to check."""
+        check_clauses(select, self.query)
+        scope = self._with_epoch_time(self._from(select), select)
+        for node in (*selected, *_clauses(select)):
+            check_parts(node, self.query)
+        where = select.args.get("where")
+        if where is None:
+            return scope
+        self._check_no_aggregate(where, "WHERE")
+        return replace(scope, stream=scope.stream.filter(row_expression(where.this, scope)))
+
+    def _first_rows(self, ranking: Ranking, number: int) -> Stream:
+        """The first rows of each window, with the columns of the SELECT that numbers them."""
+        select = ranking.select
+        plain = [item for item in select.expressions if item.this is not ranking.over]
+        for part in (*(ranking.over.args.get("partition_by") or ()), *filter(None, [ranking.over.args.get("order")])):
+            check_parts(part, self.query)
+        scope = self._records(select, plain)
+        items = items_of(select, scope)
+        ranked, rank = ranking.ranked(scope, number)
+        return _selected(
+            ranked.stream,
+            [
+                (item.name, Column(rank) if item.node is ranking.over else row_expression(item.node, ranked))
+                for item in items
+            ],
+        )
 
     def _grouped(self, scope: Scope, items: list[Item], group: Any, having: Any) -> Stream:
         grouping = Grouping(scope, items)
@@ -122,13 +153,25 @@ class Translator:
         clause = select.args.get("from_")
         if clause is None:
             raise self.query.error("LS0231", "the query has no FROM", select, hint="SELECT ... FROM logins.")
-        name, stream = self._table(clause.this)
+        name, stream = self._first_table(clause.this, select)
         scope = Scope(self.query, stream, (Named(name, {column: column for column in stream.columns}),))
         for lateral in select.args.get("laterals") or ():
             scope = exploded(scope, lateral)
         for join in select.args.get("joins") or ():
             scope = joined(scope, join, *self._joined_table(join.this))
         return scope
+
+    def _first_table(self, node: exp.Expression, select: exp.Select) -> tuple[str, Stream]:
+        """What stands behind FROM; of a query that numbers rows as many as the SELECT around it lets through."""
+        found = self.rankings.get(node.name.lower()) if _is_plain(node) else None
+        if isinstance(node, exp.Subquery) and (ranking := ranking_of(node.this)) is not None:
+            found = self._with_ctes(node.this), ranking
+        if found is None:
+            return self._table(node)
+        check_clauses(node, self.query)
+        inside, ranking = found
+        stream = inside._first_rows(ranking, bound_of(select, ranking, self.query))
+        return node.alias_or_name or "subquery", self._renamed(stream, node)
 
     def _joined_table(self, node: exp.Expression) -> tuple[str, Any]:
         """The name and the stream, or the table, of what stands behind JOIN."""

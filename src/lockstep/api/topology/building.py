@@ -114,6 +114,7 @@ class Builder:
             bolt.tick_us,
             bolt.on_error,
             tuple(readers),
+            bolt.retries,
         )
         self._streams[bolt.name, DEFAULT_STREAM] = made = first._then(step)
         for stream in list(bolt.streams)[1:]:

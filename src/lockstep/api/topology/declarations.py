@@ -8,7 +8,7 @@ from typing import Any, Literal
 from lockstep.api.windows import count, sliding, tumbling
 from lockstep.durations import Duration
 from lockstep.errors import PlanError
-from lockstep.plan.bolts import DEFAULT_STREAM
+from lockstep.plan.bolts import DEFAULT_STREAM, RETRIES
 from lockstep.plan.schema import Schema
 from lockstep.plan.steps import OnError
 from lockstep.plan.windows import Count, Sliding, Tumbling
@@ -36,6 +36,7 @@ class DeclaredBolt:
     tasks: int
     tick_us: int | None
     on_error: OnError
+    retries: int
     groupings: list[Grouping] = field(default_factory=list)
     window: BoltWindow | None = None
 
@@ -111,10 +112,11 @@ class BoltDeclarer:
             raise PlanError(
                 "LS0196", f'the windows of bolt "{declared.name}" are {length!r} every {every!r}', hint=f"{example}."
             )
-        if declared.tick_us is not None or declared.on_error != "fail" or len(declared.streams) > 1:
+        unusual = (declared.tick_us, declared.on_error, declared.retries) != (None, "fail", RETRIES)
+        if unusual or len(declared.streams) > 1:
             raise PlanError(
                 "LS0196",
-                f'bolt "{declared.name}" has windows, and ticks, on_error="skip" or further streams',
+                f'bolt "{declared.name}" has windows, and ticks, retries=, on_error="skip" or further streams',
                 why="a window is computed as a whole, when it is full, and gives tuples of one stream.",
                 hint="leave them to a bolt that reads this one.",
             )

@@ -14,13 +14,15 @@ from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
 from lockstep.keyed.bolts import Bolt
 from lockstep.keyed.programs import Program
-from lockstep.plan.bolts import DEFAULT_STREAM
+from lockstep.plan.bolts import DEFAULT_STREAM, RETRIES
 from lockstep.plan.schema import Schema, parse_schema
 from lockstep.plan.specs import SinkSpec, SourceSpec
 from lockstep.plan.steps import OnError, check_id
 
 TASKS_MAX = 1024
 """A task is a key, and its state is read and written as one: more of them than this are keys, not tasks."""
+RETRIES_MAX = 100
+"""Replays are in the same epoch: whoever waits for more than this waits for something that is not there."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,16 @@ class Topology:
         tasks: int = 4,
         parallelism: int | None = None,
         tick_every: Duration | None = None,
+        retries: int = RETRIES,
         on_error: OnError = "fail",
     ) -> BoltDeclarer:
         """A bolt and the fields it emits; continue with groupings: ``.shuffle("lines")``, ``.fields("split", "word")``.
 
         ``streams`` declares further streams by name. ``tasks`` is how many parts its state has, and stays the same for
-        as long as the state lives; ``parallelism`` is accepted as a hint, and Spark decides. ``tick_every`` calls
-        ``tick`` in epoch time. ``on_error="skip"`` sends tuples that fail to the dead-letter journal.
+        as long as the state lives. Storm's ``parallelism`` is refused: how many tasks work side by side is said for
+        the job, while it runs too (``lockstep rescale JOB --partitions 8``). ``tick_every`` calls ``tick`` in epoch
+        time. A tuple that the bolt fails is replayed ``retries`` times within its epoch, and is then a dead letter;
+        ``on_error="skip"`` makes dead letters of tuples for which ``execute`` raises, too.
         """
         self._check_new(name)
         _check_bolt(name, bolt)
@@ -121,6 +126,7 @@ class Topology:
             _checked_tasks(name, tasks, parallelism),
             None if tick_every is None else _tick_us(name, tick_every),
             on_error,
+            _number(name, "retries", retries, 0, RETRIES_MAX),
         )
         self._declared.bolts[name] = declared
         return BoltDeclarer(declared)
@@ -203,12 +209,21 @@ def _fields_of(name: str, fields: Any) -> Schema:
 
 
 def _checked_tasks(name: str, tasks: Any, parallelism: Any) -> int:
-    for what, number in (("tasks", tasks), ("parallelism", 1 if parallelism is None else parallelism)):
-        if type(number) is not int or not 1 <= number <= TASKS_MAX:
-            raise PlanError(
-                "LS0195", f'bolt "{name}" has {what}={number!r}', why=f"it is a number from 1 to {TASKS_MAX}."
-            )
-    return int(tasks)
+    if parallelism is not None:
+        raise PlanError(
+            "LS0195",
+            f'bolt "{name}" has parallelism={parallelism!r}',
+            why="a job computes all its bolts in the same partitions: there are no executors of one bolt.",
+            hint=f"tasks={parallelism!r} divides its state into so many parts, which can work side by side; in how "
+            f"many partitions they do is said for the job: lockstep rescale JOB --partitions {parallelism!r}.",
+        )
+    return _number(name, "tasks", tasks, 1, TASKS_MAX)
+
+
+def _number(name: str, what: str, number: Any, least: int, most: int) -> int:
+    if type(number) is not int or not least <= number <= most:
+        raise PlanError("LS0195", f'bolt "{name}" has {what}={number!r}', why=f"it is a number from {least} to {most}.")
+    return number
 
 
 def _tick_us(name: str, every: Duration) -> int:

@@ -39,10 +39,16 @@ class WindowedBolt:
             BoltTuple(given.component, given.stream, made(tuple(record[name] for name in given.fields)), None)
             for record in records
         ]
-        collector = Collector()
-        self._bolt_of(window.key[WINDOW_TASK]).execute(TupleWindow(tuples, window.start, window.end), collector)
+        collector, held = Collector(), TupleWindow(tuples, window.start, window.end)
+        collector.begin(held)
+        self._bolt_of(window.key[WINDOW_TASK]).execute(held, collector)
         if collector.failure is not None:
-            raise FunctionError("LS0321", f'bolt "{self.name}" failed a window: {collector.failure}')
+            raise FunctionError(
+                "LS0321",
+                f'bolt "{self.name}" failed a window: {collector.failure}',
+                why="a window has no state and no other tuples to wait for, so it would fail again.",
+                hint="emit on what the bolt cannot handle, to a bolt without windows, and fail it there.",
+            )
         return [self._emitter.values(*one)[1] for one in collector.taken()]
 
     def _bolt_of(self, task: int) -> Bolt:

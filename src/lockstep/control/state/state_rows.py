@@ -267,8 +267,14 @@ def _cell_reader(step: StepPlan, epoch_time_us: int) -> Callable[[Any], Iterator
             totals = _totals if kind == "RollingAggregate" else _signed_totals
             return lambda data: iter([totals(step["aggregates"], data)])
         case "Distinct":
-            return lambda data: iter([{"seen": [utc_time(at_us) for at_us in data]}])
+            return lambda data: iter([{"seen": _times(step, data)}])
     return lambda data: _windows(step, data)
+
+
+def _times(step: StepPlan, data: Any) -> list[datetime]:
+    """When records were let through; where the last is kept, then those that wait."""
+    times_us = [*data[1], *(one[0] for one in data[0])] if step.get("keep") == "last" else data
+    return [utc_time(at_us) for at_us in times_us]
 
 
 def _states(states: Mapping[str, str], data: Mapping[str, Any], epoch_time_us: int) -> Row:

@@ -36,12 +36,14 @@ tuple in the order of the fields. With a single field its value alone will do: .
 bigint"). Types count as well: 0 is a bigint, 0.0 a double.""",
     ),
     "LS0173": Page(
-        "distinct without a time bound",
+        "distinct or dedup without a time bound",
         """\
-To know whether a record was there before, .distinct(...) has to remember what it has let through.
+To know whether a record was there before, .distinct(...) (and .dedup) has to remember what it has let through.
 Without a bound that grows for ever. within="10 minutes" says how far apart in time two records with the
 same key may be and still be duplicates; choose it longer than a duplicate can come after its first (a
-producer's retries, say). Afterwards the key is forgotten.""",
+producer's retries, say). Afterwards the key is forgotten.
+
+keep= of .dedup(...) is "first" or "last". The last is known when no other can come within the bound.""",
     ),
     "LS0174": Page(
         "A branch that is not there",

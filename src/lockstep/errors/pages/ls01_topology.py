@@ -44,8 +44,13 @@ to say the number of a task with collector.emit_direct(task, values).""",
     "LS0195": Page(
         "A setting of a bolt is out of range",
         """\
-tasks is how many parts the state of a bolt has: from 1 to 1024. tick_every is longer than nothing. tasks cannot be
-changed while there is state, since tuples are spread by a hash modulo tasks.""",
+tasks is how many parts the state of a bolt has: from 1 to 1024. It cannot be changed while there is state, since tuples
+are spread by a hash modulo tasks. tick_every is longer than nothing. retries is from 0 to 100.
+
+parallelism, Storm's number of executors of one bolt, is refused: all bolts of a stage are computed in the same
+partitions. Their number is said for the job ("spark.sql.shuffle.partitions" under [spark] in lockstep.toml), and
+changed while it runs with lockstep rescale JOB --partitions 8; --stage changes it for a single stage. tasks is the
+most that can work side by side.""",
     ),
     "LS0196": Page(
         "A bolt with windows has something that does not go with them",

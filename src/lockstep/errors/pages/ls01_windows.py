@@ -38,7 +38,10 @@ with the value so far and a record, and gets the new value back. .process(functi
 the list of the window's records and the window (key, start, end, pane, ...), and gets a dict, or
 any number of them. In each case these are two arguments. For .process an object with a method
 process(records, window) does too: write a subclass of ls.WindowFunction and pass an instance of
-it.""",
+it.
+
+.aggregate(...) takes an instance of a subclass of ls.WindowAggregator with three methods: create()
+returns a new accumulator, add(accumulator, record) the next one, finish(accumulator) the result.""",
     ),
     "LS0164": Page(
         "Contradicting options of a window",

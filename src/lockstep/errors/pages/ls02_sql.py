@@ -33,7 +33,12 @@ SELECT list can be used in GROUP BY and HAVING, not in WHERE.""",
 A stream has no end. So it cannot be sorted (ORDER BY), has no first records (LIMIT, OFFSET), no rows before
 and after (OVER, QUALIFY), and no values that are final and small enough to keep (DISTINCT, UNION without
 ALL, a query inside an expression). The error says what does the same for a stream: mostly a window of event
-time in GROUP BY, a join with a time bound, or doing it where the sink is read.""",
+time in GROUP BY, a join with a time bound, or doing it where the sink is read.
+
+One OVER can be used: row_number() over the results of windows, with an upper bound around it:
+    SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY window_start, window_end, user ORDER BY n DESC) AS place
+                   FROM minutes) WHERE place <= 3
+It is .top(3, by="n"). The windows have a fixed length, PARTITION BY has plain columns, ORDER BY goes one way.""",
     ),
     "LS0234": Page(
         "A window in GROUP BY that cannot be",

@@ -1,4 +1,4 @@
-"""Pages of the codes LS0321 to LS0324: bolts while they run."""
+"""Pages of the codes LS0321 to LS0325: bolts while they run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ PAGES: dict[str, Page] = {
     "LS0321": Page(
         "A bolt failed a tuple",
         """\
-The bolt called collector.fail(tuple). In Storm the spout would send it again; here an epoch is repeated until it is
-published, always with the same tuples, so a tuple that cannot be handled would stop the job for ever. It stops at
-once and says so. With on_error="skip" such tuples go to the dead-letter journal, and what the bolt emitted for
-them is dropped.""",
+The bolt called collector.fail(tuple). The tuple is replayed after the other tuples that its task has in the same
+epoch, retries= times (3), since these are what can have changed the bolt's state. If it still fails, it is a dead
+letter with the reason that the bolt gave: lockstep dead-letters JOB shows it. What was emitted for a
+tuple that failed is dropped; what was changed in self.state stays.
+
+The job stops only where there is no tuple to set aside: if a program fails a tick, or a bolt a whole window.""",
     ),
     "LS0322": Page(
         "A bolt keeps something outside its state",
@@ -35,5 +37,15 @@ wrote something else; its standard error is in the replica's log.""",
 A stream that some bolt reads with .direct(...) is emitted with collector.emit_direct(task, values) only, any other
 stream with collector.emit(values) only. Tasks have the numbers from 0; context.tasks_of("count") in prepare tells how
 many the component "count" has.""",
+    ),
+    "LS0325": Page(
+        "An acknowledgement, a failure or an anchor that has no meaning here",
+        """\
+collector.ack(tuple) and collector.fail(tuple) are about the tuple that execute was given, and one of the two: a tuple
+that was acknowledged cannot fail any more. A tuple that has not failed is acknowledged when execute returns, so ack
+may be left out. One that waits for others is kept in self.state, as plain data, and handled when these come.
+
+emit(..., anchors=...) is refused. In Storm anchors bring a tuple back when one that was made of it fails somewhere
+below. Here a tuple that fails is replayed in the bolt that failed it, and is then a dead letter of that bolt.""",
     ),
 }

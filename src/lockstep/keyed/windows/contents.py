@@ -84,22 +84,23 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class AddedInOrder(Kept):
-    """Aggregates that depend on the order of records: these are kept, and added up in order of time."""
+class InOrder(Kept):
+    """What is added up record by record, but depends on their order, or cannot be made one of two when windows merge:
+    the records are kept, and added up in order of time for each result."""
 
-    totals: Totals
+    of: Contents
 
     @property
     def schema(self) -> pa.Schema:
-        """A column for each aggregate."""
-        return self.totals.schema
+        """As of what is added up."""
+        return self.of.schema
 
-    def results(self, kept: Any, pane: Pane) -> Iterable[tuple[Any, ...]]:  # noqa: ARG002
-        """One."""
-        state = self.totals.initial()
-        for _, values, _ in in_order(kept):
-            state = self.totals.add(state, values)
-        return [self.totals.results(state)]
+    def results(self, kept: Any, pane: Pane) -> Iterable[tuple[Any, ...]]:
+        """As many as it gives of all records."""
+        state = None
+        for at_us, values, position in in_order(kept):
+            state = self.of.add(state, Arrival(0, values, at_us, position))
+        return self.of.results(state, pane)
 
 
 @dataclass(frozen=True)
@@ -143,32 +144,13 @@ class Folded:
         return (self.folder.add(before, record.values),)
 
     def merge(self, kept: Any, later: Any) -> Any:  # noqa: ARG002
-        """Two values cannot be made one; sessions keep their records instead (:class:`FoldedInOrder`)."""
+        """Two values cannot be made one; sessions keep their records instead (:class:`InOrder`)."""
         raise AssertionError("windows that merge are folded when they give a result")
 
     def results(self, kept: Any, pane: Pane) -> Iterable[tuple[Any, ...]]:  # noqa: ARG002
         """One."""
         # A function may go on changing the value that it was given, and a result must not change any more.
         return [self.folder.values(copy.deepcopy(kept[0]))]
-
-
-@dataclass(frozen=True)
-class FoldedInOrder(Kept):
-    """A fold over windows that merge: records are kept, and folded in order of time."""
-
-    fold: Folded
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The declared schema."""
-        return self.fold.schema
-
-    def results(self, kept: Any, pane: Pane) -> Iterable[tuple[Any, ...]]:
-        """One."""
-        state = None
-        for at_us, values, _ in in_order(kept):
-            state = self.fold.add(state, Arrival(0, values, at_us))
-        return self.fold.results(state, pane)
 
 
 @dataclass(frozen=True)

@@ -46,3 +46,38 @@ class WindowFunction:
     def process(self, records: list[Any], window: Pane) -> Any | Iterable[Any]:
         """One result (a dict), any number of them, or None; ``records`` are in order of time."""
         raise NotImplementedError(f"{type(self).__name__} has no process(records, window)")
+
+
+class WindowAggregator:
+    """An aggregate of your own: an accumulator that each record changes, and a result made of it at the end.
+
+    Pass an instance to ``.window(...).aggregate(..., schema=...)``. The accumulator is plain data, and all that a
+    window keeps; :meth:`finish` may be called several times, for results before the end and after it.
+
+    >>> import lockstep as ls
+    >>> class Mean(ls.WindowAggregator):
+    ...     def create(self):
+    ...         return (0, 0.0)
+    ...     def add(self, accumulator, record):
+    ...         count, total = accumulator
+    ...         return (count + 1, total + record.ms)
+    ...     def finish(self, accumulator):
+    ...         count, total = accumulator
+    ...         return {"mean": total / count}
+    """
+
+    def create(self) -> Any:
+        """The accumulator of a new window."""
+        raise NotImplementedError(f"{type(self).__name__} has no create()")
+
+    def add(self, accumulator: Any, record: Any) -> Any:
+        """The accumulator after one more record. Records come epoch by epoch, those of an epoch in order of time."""
+        raise NotImplementedError(f"{type(self).__name__} has no add(accumulator, record)")
+
+    def finish(self, accumulator: Any) -> Any:
+        """The result: a dict (or tuple) of the schema's fields; with one field, also its value."""
+        raise NotImplementedError(f"{type(self).__name__} has no finish(accumulator)")
+
+    def merge(self, accumulator: Any, later: Any) -> Any:
+        """The accumulator of two sessions that became one. Without it sessions keep their records until they end."""
+        raise NotImplementedError(f"{type(self).__name__} has no merge(accumulator, later)")

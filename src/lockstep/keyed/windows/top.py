@@ -16,7 +16,10 @@ from lockstep.keyed.windows.panes import Pane
 
 @dataclass(frozen=True)
 class Ranked(Kept):
-    """Keeps no more records than it gives, the best first; among equals the earlier by time, then by position."""
+    """Keeps no more records than it gives, the best first; among equals the earlier by time, then by position.
+
+    The schema has the rank and the columns of a record; only the latter where the rank is not wanted.
+    """
 
     schema: pa.Schema
     number: int
@@ -41,7 +44,10 @@ class Ranked(Kept):
 
     def results(self, kept: Any, pane: Pane) -> Iterable[tuple[Any, ...]]:  # noqa: ARG002
         """One for each record that has a rank."""
-        return [(rank, *(values[place] for place in self.places)) for rank, (_, values, _) in enumerate(kept, start=1)]
+        rows = [tuple(values[place] for place in self.places) for _, values, _ in kept]
+        if len(self.schema) == len(self.places):
+            return rows
+        return [(rank, *row) for rank, row in enumerate(rows, start=1)]
 
     def _insert(self, best: list[Element], element: Element) -> None:
         place = len(best)
