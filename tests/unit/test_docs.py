@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import runpy
 from collections import Counter
@@ -10,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
+import lockstep
+from lockstep import testing, typing
+from lockstep.cli.main import app
 from lockstep.errors.page import all_pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,3 +94,40 @@ def test_error_texts_keep_their_code_and_their_special_characters() -> None:
     text = site()["error_pages"]()["LS01.md"]
     assert "```text\nuser string, ok boolean, at timestamp, tags array<string>" in text
     assert "array\\<T\\>, map\\<K,V\\>" in text
+
+
+def ours(page: Path) -> list[str]:
+    """The code in the columns of a page's tables that are about Lockstep."""
+    found: list[str] = []
+    columns: list[int] = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if not cells:
+            columns = []
+        elif not columns:
+            columns = [number for number, cell in enumerate(cells) if re.match(r"Lockstep|`ls\.", cell)]
+        else:
+            found += [code for number in columns for code in re.findall(r"`([^`]+)`", cells[number])]
+    return found
+
+
+def test_every_name_that_people_are_told_to_use_is_there() -> None:
+    public = [getattr(package, name) for package in (lockstep, testing, typing) for name in package.__all__]
+    members = {name for cls in public if inspect.isclass(cls) for name in dir(cls)}
+    known = {
+        r"\bls\.(\w+)": set(lockstep.__all__),
+        r"\bF\.(\w+)": set(dir(lockstep.F)),
+        r"\bctx\.(\w+)": set(dir(typing.ProcessContext)),
+        r"\bcollector\.(\w+)": set(dir(typing.Collector)),
+        r"\bjob\.(\w+)(?=\()": set(dir(lockstep.Job)),
+        r"\bt\.(\w+)(?=\()": set(dir(lockstep.Topology)),
+        r"\blockstep\.testing\.(\w+)": set(testing.__all__),
+        r"^lockstep ([a-z-]+)": set(get_command(app).commands),  # type: ignore[attr-defined]
+        r"(?:^|\))\.(\w+)": members,
+    }
+    codes = ours(ROOT / "docs" / "coming-from.md")
+    assert len(codes) > 300
+    for pattern, names in known.items():
+        told = {name for code in codes for name in re.findall(pattern, code)}
+        assert told, pattern
+        assert told <= names, pattern
