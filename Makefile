@@ -1,7 +1,7 @@
 # Everything people do here, by name. Each target makes its own environment ready first; nothing else has to be installed.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup runtime demo demo-cluster test test-unit test-sim test-spark test-chaos test-cluster test-long matrix check format reference bench bench-engines chaos pins clean
+.PHONY: help setup runtime demo demo-cluster test test-unit test-sim test-spark test-chaos test-cluster test-long matrix check format reference docs stubs bench bench-engines chaos pins clean
 
 PYTHON_ENV := .venv/bin/python
 PYTEST := $(PYTHON_ENV) -m pytest
@@ -61,6 +61,12 @@ format: setup ## put the code into its format and mend what lint can mend
 
 reference: setup ## write docs/reference anew from the docstrings
 	@$(PYTHON_ENV) scripts/reference.py
+
+docs: setup ## build the documentation as a site in build/site, which needs no network to be read
+	@$(PYTHON_ENV) scripts/docs_site.py
+
+stubs: setup ## write the stub of F anew from the pinned pyspark
+	@$(PYTHON_ENV) scripts/function_stubs.py
 
 bench: setup ## measure the epoch and compare with other engines; results, page, docs/benchmarks.md (hours; BENCH=--quick: 40 minutes)
 	-@$(PYTHON_ENV) -m lockstep bench epoch --save $(BENCH)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
 import sys
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-PACKAGES = {"lockstep": "ls", "lockstep.testing": "lockstep.testing"}
+PACKAGES = {"lockstep": "ls", "lockstep.testing": "lockstep.testing", "lockstep.typing": "lockstep.typing"}
 """The packages whose names are public, and what people write before the names."""
+HANDED = "lockstep.typing"
+"""The package of what users are handed: nobody makes it by hand, so how it is made is not shown."""
 NOTE = "<!-- Made by scripts/reference.py from the docstrings: change those, then `make reference`. -->"
 _LINE_MAX = 100
 _ROLE = re.compile(r":(?:func|class|meth|data|mod|attr|exc):`~?([^`]+)`")
@@ -45,12 +48,22 @@ def pages() -> dict[str, str]:
             link = f"{name}.md" if name in classes else f"{page}#{_anchor(name)}"
             index.append(f"| [`{prefix}.{name}`]({link}) | {_first_line(_documentation(name, value, package))} |")
         index.append("")
+    made = {page: _linked(text, made) for page, text in made.items()}
     made["settings.md"] = _settings_page()
     index += ["## Settings", "", "[All of them](settings.md), with their defaults.", ""]
     made["rest.md"] = _rest_page()
     index += ["## REST", "", "[The routes of the service](rest.md), from its OpenAPI document.", ""]
     made["README.md"] = "\n".join([NOTE, "", *index])
     return {name: f"{text.strip()}\n" for name, text in sorted(made.items())}
+
+
+def _linked(text: str, made: dict[str, str]) -> str:
+    """The text with a link wherever it names a type that has a page."""
+
+    def link(found: re.Match[str]) -> str:
+        return f"[`{found[1]}`]({found[1]}.md)" if f"{found[1]}.md" in made else found[0]
+
+    return re.sub(rf"`{HANDED}\.(\w+)`", link, text)
 
 
 def _public(package: str) -> dict[str, Any]:
@@ -179,8 +192,9 @@ def _field_texts(cls: type) -> dict[str, str]:
 
 
 def _class_page(name: str, cls: type, prefix: str) -> str:
-    own = _signature(cls) if _is_made_by_users(cls) else ""
+    own = _signature(cls) if prefix != HANDED and _is_made_by_users(cls) else ""
     parts = [NOTE, "", f"# {name}", "", _code(f"{prefix}.{name}{own}"), "", _text(inspect.getdoc(cls) or ""), ""]
+    parts += _attribute_table(cls)
     for member, value in _members(cls).items():
         if isinstance(value, property):
             parts += [f"## {member}", "", _text(inspect.getdoc(value) or ""), ""]
@@ -188,6 +202,46 @@ def _class_page(name: str, cls: type, prefix: str) -> str:
             shown = f".{member}{_signature(value, bound=True)}"
             parts += [f"## {member}", "", _code(shown), "", _text(inspect.getdoc(value) or ""), ""]
     return "\n".join(parts)
+
+
+def _attribute_table(cls: type) -> list[str]:
+    """The attributes with a text below them in the code; of data classes and named tuples all fields."""
+    is_data = dataclasses.is_dataclass(cls) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(definition, ast.ClassDef)
+    rows = _attribute_rows(definition.body, {}, all_fields=is_data)
+    for method in definition.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            types = {each.arg: each.annotation for each in [*method.args.args, *method.args.kwonlyargs]}
+            rows += _attribute_rows(method.body, types, all_fields=False)
+    return ["| attribute | |", "|---|---|", *rows, ""] if rows else []
+
+
+def _attribute_rows(body: list[ast.stmt], types: dict[str, ast.expr | None], *, all_fields: bool) -> list[str]:
+    rows = []
+    for statement, following in pairwise([*body, ast.Pass()]):
+        target, kind = _assigned(statement, types)
+        name = getattr(target, "attr", getattr(target, "id", "_"))
+        text = ""
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            text = " ".join(str(following.value.value).split())
+        shown = f"{name}: {ast.unparse(kind)}" if kind is not None else name
+        if name.startswith("_") or not (text or (all_fields and "ClassVar" not in shown)):
+            continue
+        rows.append(f"| `{shown.replace('|', chr(92) + '|')}` | {_inline(text).replace('|', chr(92) + '|')} |")
+    return rows
+
+
+def _assigned(statement: ast.stmt, types: dict[str, ast.expr | None]) -> tuple[ast.expr | None, ast.expr | None]:
+    """What a statement assigns to and its type, which may be that of the parameter it is given."""
+    match statement:
+        case ast.AnnAssign(target=target, annotation=annotation):
+            return target, annotation
+        case ast.Assign(targets=[ast.Attribute() as target], value=ast.Name(id=given)):
+            return target, types.get(given)
+        case ast.Assign(targets=[ast.Attribute() as target]):
+            return target, None
+    return None, None
 
 
 def _members(cls: type) -> dict[str, Any]:

@@ -228,13 +228,14 @@ class WinningBid(ls.Process):
             self._offer(record.at, record.price)
 
     def _offer(self, at: datetime, price: int) -> None:
-        opened = self.opened.get()
+        opened: Any = self.opened.get()
         if opened["at"] <= at <= opened["expires"]:
             self.highest.set(max(price, self.highest.get() or 0))
 
     def on_timer(self, _timer: Any, ctx: Any) -> None:
         """The auction is over."""
-        opened, price = self.opened.get(), self.highest.get()
+        opened: Any = self.opened.get()
+        price = self.highest.get()
         if price is not None:
             ctx.emit(auction=ctx.key.auction, price=price, **{name: opened[name] for name in _WON})
         self.opened.clear()

@@ -112,13 +112,15 @@ __all__ = [  # noqa: PLE0604  (the names are those of the table)
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'lockstep' has no attribute {name!r}; it has: {', '.join(_HOMES)}")
-    found = getattr(import_module(f"lockstep.{home}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # whoever checks types has the imports above: a misspelt name is an error there
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'lockstep' has no attribute {name!r}; it has: {', '.join(_HOMES)}")
+        found = getattr(import_module(f"lockstep.{home}"), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

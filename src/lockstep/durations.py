@@ -27,6 +27,7 @@ _UNITS_US = {
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 
 Duration = str | timedelta
+"""A length of time as people write it, ``"5 seconds"`` or ``"1 minute 30 seconds"``, or a timedelta."""
 
 
 def duration_us(value: Duration) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from tests.spark.guides import run_page
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"
 PAGES = [*sorted(page for page in GUIDE.glob("*.md") if page.name != "README.md"), ROOT / "README.md"]
-COMING_FROM = ROOT / "docs" / "coming-from.md"
 ONLY_TO_READ = {
     "cluster.md",
     "delta.md",
@@ -26,7 +24,6 @@ ONLY_TO_READ = {
     "state-from-outside.md",
 }
 """Pages about servers, tables and browsers that have tests of their own, with nothing to run on the way."""
-LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -38,14 +35,3 @@ def test_the_examples_of_a_page_run(
         monkeypatch.setattr(running, "REPLICAS", 1)
     ran = run_page(page, tmp_path, {"lockstep_spark": lockstep_spark, "tmp_path": tmp_path})
     assert (ran == 0) == (page.name in ONLY_TO_READ)
-
-
-def test_the_index_names_every_page_of_the_guide() -> None:
-    named = set(LINK.findall((GUIDE / "README.md").read_text(encoding="utf-8")))
-    assert {page.name for page in GUIDE.glob("*.md")} - {"README.md"} <= named
-
-
-@pytest.mark.parametrize("page", [*PAGES, GUIDE / "README.md", COMING_FROM], ids=str)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -33,11 +33,13 @@ class Silence(ls.Process):
         if ctx.watermark is not None and ctx.time <= ctx.watermark:
             ctx.emit_to("late", user=record.user, at=record.at)
             return
-        if self.last.get() is not None:
-            ctx.cancel_timer(self.last.get() + timedelta(seconds=5), "quiet")
-        self.last.set(max(record.at, self.last.get(record.at)))
+        last = self.last.get()
+        if last is not None:
+            ctx.cancel_timer(last + timedelta(seconds=5), "quiet")
+        newest = max(record.at, self.last.get(record.at))
+        self.last.set(newest)
         self.total.add(record.n)
-        ctx.set_timer(self.last.get() + timedelta(seconds=5), "quiet")
+        ctx.set_timer(newest + timedelta(seconds=5), "quiet")
         ctx.set_epoch_timer(after="2 seconds", tag="poll")
 
     def on_timer(self, timer: Any, ctx: Any) -> None:
@@ -273,8 +275,9 @@ class Echo(ls.Process):
     last = ls.value_state(f"struct<{TYPES.replace(' ', ':').replace(',:', ',')}>")
 
     def on_record(self, record: Any, ctx: Any) -> None:
-        if self.last.get() is not None:
-            ctx.emit(**self.last.get())
+        last = self.last.get()
+        if last is not None:
+            ctx.emit(**last)
         self.last.set(record.asdict())
 
 

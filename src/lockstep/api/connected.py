@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lockstep.api.stream import Stream
 
 _SLIPS = {"": "first say what to do with both: .process(MyProcess(), schema=...); the result is a stream again."}
+_BROADCAST_SLIPS = {"": "a broadcast stream is only there to be connected: events.connect(this)."}
 _EXAMPLE = """\
 class MyProcess(ls.Process):
     def {method}(self, record, ctx): ..."""
@@ -30,8 +31,10 @@ class BroadcastStream:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
-    def __getattr__(self, asked: str) -> NoReturn:
-        explain_missing(self, asked, {"": "a broadcast stream is only there to be connected: events.connect(this)."})
+    if not TYPE_CHECKING:  # for people who mistype, not for type checkers
+
+        def __getattr__(self, asked: str) -> NoReturn:
+            explain_missing(self, asked, _BROADCAST_SLIPS)
 
 
 class ConnectedStream:
@@ -77,8 +80,10 @@ class ConnectedStream:
         streams = (self._first, self._second)
         return process_of(streams, self._keys, self._kinds, process, schema, side_outputs, name, ordered=ordered)
 
-    def __getattr__(self, asked: str) -> NoReturn:
-        explain_missing(self, asked, _SLIPS)
+    if not TYPE_CHECKING:  # for people who mistype, not for type checkers
+
+        def __getattr__(self, asked: str) -> NoReturn:
+            explain_missing(self, asked, _SLIPS)
 
 
 def connect(stream: Stream, keys: Named | None, other: Any) -> ConnectedStream:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import ExpressionError
 from lockstep.plan.determinism import REFUSED_SCALARS, refused
@@ -11,8 +11,14 @@ from lockstep.plan.expression import Column, Expression, Sql, UnknownName, call,
 from lockstep.plan.schema import did_you_mean
 from lockstep.plan.signatures import check_arguments, function_names, signature
 
+if TYPE_CHECKING:
+    # A stub, made from pyspark by scripts/function_stubs.py: every function with its parameters.
+    from lockstep.api.spark_functions import SparkFunctions
+else:
+    SparkFunctions = object
 
-class Functions:
+
+class Functions(SparkFunctions):
     """All functions of `pyspark.sql.functions`; a name is looked up when it is used.
 
     >>> F.lower("user")
@@ -50,25 +56,27 @@ class Functions:
         """A value that depends on conditions: ``F.when(a, x).when(b, y).otherwise(z)``."""
         return call("when", check_condition(condition, "when"), value)
 
-    def __getattr__(self, name: str) -> Callable[..., Expression]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        refusal = REFUSED_SCALARS.get(name)
-        if refusal is not None and refusal.kind == "stream":
-            raise refused(f"F.{name}", refusal, "a job")
-        if signature(name) is None:
-            raise UnknownName(
-                "LS0206",
-                f"there is no function F.{name}",
-                hint=did_you_mean(name, function_names()) or "dir(F) lists them all.",
-            )
+    if not TYPE_CHECKING:  # whoever checks types has the stub: a misspelt name is an error there
 
-        def build(*args: Any, **kwargs: Any) -> Expression:
-            check_arguments(name, args, kwargs)
-            return call(name, *args, **kwargs)
+        def __getattr__(self, name: str) -> Callable[..., Expression]:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            refusal = REFUSED_SCALARS.get(name)
+            if refusal is not None and refusal.kind == "stream":
+                raise refused(f"F.{name}", refusal, "a job")
+            if signature(name) is None:
+                raise UnknownName(
+                    "LS0206",
+                    f"there is no function F.{name}",
+                    hint=did_you_mean(name, function_names()) or "dir(F) lists them all.",
+                )
 
-        build.__name__ = build.__qualname__ = name
-        return build
+            def build(*args: Any, **kwargs: Any) -> Expression:
+                check_arguments(name, args, kwargs)
+                return call(name, *args, **kwargs)
+
+            build.__name__ = build.__qualname__ = name
+            return build
 
     def __dir__(self) -> list[str]:
         return [

@@ -88,8 +88,10 @@ class CoGrouped:
         """Windows of event time in which the records of both streams are gathered: tumbling or sliding."""
         return CoGroupedWindow(self._left, self._right, window)
 
-    def __getattr__(self, asked: str) -> NoReturn:
-        explain_missing(self, asked, {"": 'first say in which windows: .window(ls.tumbling("1 minute"))'})
+    if not TYPE_CHECKING:  # for people who mistype, not for type checkers
+
+        def __getattr__(self, asked: str) -> NoReturn:
+            explain_missing(self, asked, {"": 'first say in which windows: .window(ls.tumbling("1 minute"))'})
 
 
 class CoGroupedWindow:
@@ -118,8 +120,10 @@ class CoGroupedWindow:
         streams, keys = (left._step, right._step), (left_keys, right_keys)
         return left._then(CoGroup(step_id, streams, keys, self._window, function, made))
 
-    def __getattr__(self, asked: str) -> NoReturn:
-        explain_missing(self, asked, {"": 'continue with .apply(function, schema="...")'})
+    if not TYPE_CHECKING:  # for people who mistype, not for type checkers
+
+        def __getattr__(self, asked: str) -> NoReturn:
+            explain_missing(self, asked, {"": 'continue with .apply(function, schema="...")'})
 
 
 def co_group(left: Stream, left_keys: Named, other: Any) -> CoGrouped:

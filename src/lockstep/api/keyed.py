@@ -215,5 +215,7 @@ class KeyedStream:
         """
         return co_group(self._stream, self._keys, other)
 
-    def __getattr__(self, asked: str) -> NoReturn:
-        explain_missing(self, asked, KEYED_SLIPS)
+    if not TYPE_CHECKING:  # for people who mistype, not for type checkers
+
+        def __getattr__(self, asked: str) -> NoReturn:
+            explain_missing(self, asked, KEYED_SLIPS)

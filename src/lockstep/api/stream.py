@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lockstep.api.arguments import (
     explain_missing,
@@ -414,8 +414,10 @@ class Stream:
                 hint="make both from the same Job.",
             )
 
-    def __getattr__(self, asked: str) -> NoReturn:
-        explain_missing(self, asked, _STREAM_SLIPS)
+    if not TYPE_CHECKING:  # for people who mistype, not for type checkers
+
+        def __getattr__(self, asked: str) -> NoReturn:
+            explain_missing(self, asked, _STREAM_SLIPS)
 
     def __repr__(self) -> str:
         return f"<stream {self._step.id}: {', '.join(self.columns)}>"

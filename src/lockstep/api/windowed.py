@@ -339,8 +339,10 @@ class WindowedStream:
             return results
         return results.with_columns(*(moved(name, by_us).alias(name) for name in WINDOW_COLUMNS))
 
-    def __getattr__(self, asked: str) -> NoReturn:
-        explain_missing(self, asked, KEYED_SLIPS)
+    if not TYPE_CHECKING:  # for people who mistype, not for type checkers
+
+        def __getattr__(self, asked: str) -> NoReturn:
+            explain_missing(self, asked, KEYED_SLIPS)
 
 
 def windowed(stream: Stream, keys: Named, window: Any, over: str | None) -> WindowedStream:

@@ -19,6 +19,9 @@ Values = Sequence[Any] | Mapping[str, Any]
 class Bolt:
     """What a component of a topology does with each tuple; write a subclass.
 
+    ``execute`` is given a :class:`lockstep.typing.BoltTuple` (or a :class:`lockstep.typing.TupleWindow`) and a
+    :class:`lockstep.typing.Collector`, ``prepare`` a :class:`lockstep.typing.BoltContext`.
+
     A bolt runs as several tasks. ``self.state`` is a dict of plain data for each task; it is part of every snapshot,
     and nothing else that a bolt keeps is.
 
@@ -179,8 +182,11 @@ class TupleWindow:
 
     def __init__(self, tuples: list[BoltTuple], start: datetime | None, end: datetime | None) -> None:
         self.tuples = tuples
+        """The tuples, in order of time."""
         self.start = start
+        """Where the window begins."""
         self.end = end
+        """Where it ends."""
 
     def __iter__(self) -> Iterator[BoltTuple]:
         return iter(self.tuples)

@@ -36,8 +36,11 @@ class FiredTimer(NamedTuple):
     """A timer that is due, as ``on_timer`` receives it."""
 
     at: datetime
+    """The time that it was set for."""
     tag: str
+    """What tells it from others of the same time; empty if it was set without one."""
     kind: TimeKind
+    """Which time has come: "event" or "epoch"."""
 
 
 class Process:
@@ -45,7 +48,8 @@ class Process:
 
     Its state is declared on the class; records of a key arrive in the order of their event time, then of their
     position, in every replica the same. Nothing else is kept: what a method stores on ``self`` is gone whenever the
-    work moves to another process, so settings belong there and findings do not.
+    work moves to another process, so settings belong there and findings do not. What methods are given is a record,
+    :class:`lockstep.typing.NamedRecord`, and the context, :class:`lockstep.typing.ProcessContext`.
 
     >>> import lockstep as ls
     >>> class Count(ls.Process):
@@ -62,7 +66,7 @@ class Process:
         raise NotImplementedError(f"{type(self).__name__} sets timers, but has no on_timer(self, timer, ctx)")
 
     @classmethod
-    def states(cls) -> dict[str, State]:
+    def states(cls) -> dict[str, State[Any]]:
         """The declared states by name."""
         found = {}
         for owner in reversed(cls.__mro__):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import pyarrow as pa
 
@@ -25,6 +25,14 @@ _QUICK: dict[str, type] = {
     "timestamp": datetime,
     "date": date,
 }
+_PYTHON_TYPES: dict[type, str] = {**{python: text for text, python in _QUICK.items()}, int: "bigint"}
+"""Python's own types as Spark writes them, for states that are declared with one."""
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+H = TypeVar("H", bound="Handle")
 
 
 class Memory:
@@ -43,7 +51,7 @@ class Memory:
         self.writable = not shared
 
 
-class State:
+class State(Generic[H]):
     """A declared state. Its handles do the work; see the functions that make one."""
 
     kind: ClassVar[str]
@@ -62,7 +70,11 @@ class State:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, instance: Any, owner: type) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> H: ...
+    def __get__(self, instance: object | None, owner: type) -> Self | H:
         # A bound handle lies in the instance's own dict and is found first: to come here means that there is none.
         if instance is None:
             return self
@@ -84,7 +96,7 @@ class State:
         memory.data, memory.epoch_time_us = data, epoch_time_us
         return self.bind(memory).shown()
 
-    def bind(self, memory: Memory) -> Handle:
+    def bind(self, memory: Memory) -> H:
         """A handle over the data of whichever key has its turn."""
         raise NotImplementedError
 
@@ -162,17 +174,21 @@ class Handle:
         )
 
 
-class ValueHandle(Handle):
-    """One value."""
+class ValueHandle(Handle, Generic[T]):
+    """One value of the key whose turn it is."""
 
     __slots__ = ()
 
+    @overload
+    def get(self) -> T | None: ...
+    @overload
+    def get(self, default: D) -> T | D: ...
     def get(self, default: Any = None) -> Any:
         """The value, or ``default`` if none was set."""
         found = self._memory.data.get(self._name) if self._ttl_us is None else self._read()
         return default if found is None else found
 
-    def set(self, value: Any) -> None:
+    def set(self, value: T | None) -> None:
         """Keep a value; None forgets it."""
         if value is None:
             self.clear()
@@ -181,16 +197,16 @@ class ValueHandle(Handle):
         self._write(value)
 
 
-class ListHandle(Handle):
-    """A list. Iterate over it, append to it, or set it anew."""
+class ListHandle(Handle, Generic[T]):
+    """A list of the key whose turn it is. Iterate over it, append to it, or set it anew."""
 
     __slots__ = ()
 
-    def get(self) -> list[Any]:
+    def get(self) -> list[T]:
         """A copy of it, to work with."""
         return list(self._read() or ())
 
-    def set(self, values: Iterable[Any]) -> None:
+    def set(self, values: Iterable[T]) -> None:
         """Keep these values instead; none of them forgets the list."""
         kept = list(values)
         for value in kept:
@@ -200,7 +216,7 @@ class ListHandle(Handle):
         else:
             self.clear()
 
-    def append(self, value: Any) -> None:
+    def append(self, value: T) -> None:
         """Add one at the end."""
         self._checks[0](value)
         kept = self._read()
@@ -209,35 +225,43 @@ class ListHandle(Handle):
         kept.append(value)
         self._write(kept)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         return iter(self._read() or ())
 
     def __len__(self) -> int:
         return len(self._read() or ())
 
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
     def __getitem__(self, place: Any) -> Any:
         return (self._read() or [])[place]
 
 
-class MapHandle(Handle):
-    """A map, used like a dict. With a time to live, each entry has its own."""
+class MapHandle(Handle, Generic[K, V]):
+    """A map of the key whose turn it is, used like a dict. With a time to live, each entry has its own."""
 
     __slots__ = ()
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    @overload
+    def get(self, key: K) -> V | None: ...
+    @overload
+    def get(self, key: K, default: D) -> V | D: ...
+    def get(self, key: K, default: Any = None) -> Any:
         """The value of ``key``, or ``default``."""
         found = self._stored().get(key)
         if found is None or self._ttl_us is None:
             return default if found is None else found
         return found[0] if self._lives(found) else default
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: K) -> V:
         found = self.get(key)
         if found is None:
             raise KeyError(key)
         return found
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: K, value: V) -> None:
         self._checks[0](key)
         self._checks[1](value)
         self._write_allowed()
@@ -250,7 +274,7 @@ class MapHandle(Handle):
             self._ends(memory.epoch_time_us + self._ttl_us)
         memory.changed = True
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: K) -> None:
         stored = self._stored()
         if key in stored:
             self._write_allowed()
@@ -262,21 +286,21 @@ class MapHandle(Handle):
     def __contains__(self, key: Any) -> bool:
         return self.get(key) is not None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         return iter([key for key, _ in self.items()])
 
     def __len__(self) -> int:
         return len(self.items())
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[K]:
         """Its keys, in the order in which they were first set."""
         return list(self)
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[V]:
         """Its values."""
         return [value for _, value in self.items()]
 
-    def items(self) -> list[tuple[Any, Any]]:
+    def items(self) -> list[tuple[K, V]]:
         """Keys and values."""
         if self._ttl_us is None:
             return list(self._stored().items())
@@ -302,13 +326,13 @@ class MapHandle(Handle):
         return bool(found[1] + self._ttl_us > self._memory.epoch_time_us)
 
 
-class ReducingHandle(ValueHandle):
-    """One value that others are added to."""
+class ReducingHandle(ValueHandle[T]):
+    """One value of the key whose turn it is, that others are added to."""
 
     __slots__ = ("_function",)
-    _function: Callable[[Any, Any], Any]
+    _function: Callable[[T, T], T]
 
-    def add(self, value: Any) -> Any:
+    def add(self, value: T) -> T:
         """Combine a value with what there is; returns the result."""
         self._checks[0](value)
         before = self._read()
@@ -319,89 +343,131 @@ class ReducingHandle(ValueHandle):
         return combined
 
 
-class _ValueState(State):
+class ValueState(State[ValueHandle[T]]):
+    """One value for each key, as :func:`value_state` declares it; in a turn it is a :class:`ValueHandle`."""
+
     kind = "value"
 
-    def bind(self, memory: Memory) -> Handle:
+    def bind(self, memory: Memory) -> ValueHandle[T]:
+        """A handle over the data of whichever key has its turn."""
         return ValueHandle(self.name, memory, self._types, self.ttl_us)
 
 
-class _ListState(State):
+class ListState(State[ListHandle[T]]):
+    """A list for each key, as :func:`list_state` declares it; in a turn it is a :class:`ListHandle`."""
+
     kind = "list"
 
-    def bind(self, memory: Memory) -> Handle:
+    def bind(self, memory: Memory) -> ListHandle[T]:
+        """A handle over the data of whichever key has its turn."""
         return ListHandle(self.name, memory, self._types, self.ttl_us)
 
 
-class _MapState(State):
+class MapState(State[MapHandle[K, V]]):
+    """A map for each key, as :func:`map_state` declares it; in a turn it is a :class:`MapHandle`."""
+
     kind = "map"
 
-    def bind(self, memory: Memory) -> Handle:
+    def bind(self, memory: Memory) -> MapHandle[K, V]:
+        """A handle over the data of whichever key has its turn."""
         return MapHandle(self.name, memory, self._types, self.ttl_us)
 
 
-class _ReducingState(State):
+class ReducingState(State[ReducingHandle[T]]):
+    """A value that others are combined into, as :func:`reducing_state` declares it; a :class:`ReducingHandle`."""
+
     kind = "reduction"
 
-    def __init__(self, types: tuple[str, ...], function: Callable[[Any, Any], Any], ttl: Duration | None) -> None:
+    def __init__(self, types: tuple[str, ...], function: Callable[[T, T], T], ttl: Duration | None) -> None:
         super().__init__(types, ttl)
         self._function = function
 
-    def bind(self, memory: Memory) -> Handle:
-        handle = ReducingHandle(self.name, memory, self._types, self.ttl_us)
+    def bind(self, memory: Memory) -> ReducingHandle[T]:
+        """A handle over the data of whichever key has its turn."""
+        handle: ReducingHandle[T] = ReducingHandle(self.name, memory, self._types, self.ttl_us)
         handle._function = self._function
         return handle
 
 
-class _BroadcastValue(_ValueState):
+class _BroadcastValue(ValueState[T]):
     kind = "broadcast value"
     shared = True
 
 
-class _BroadcastMap(_MapState):
+class _BroadcastMap(MapState[K, V]):
     kind = "broadcast map"
     shared = True
 
 
-def value_state(type: str, *, ttl: Duration | None = None) -> Any:
+@overload
+def value_state(type: type[T], *, ttl: Duration | None = None) -> ValueState[T]: ...
+@overload
+def value_state(type: str, *, ttl: Duration | None = None) -> ValueState[Any]: ...
+def value_state(type: type[Any] | str, *, ttl: Duration | None = None) -> ValueState[Any]:
     """One value for each key: ``.get(default)``, ``.set(value)``, ``.clear()``.
 
-    With ``ttl`` it is forgotten when so much epoch time has passed since it was last written.
+    The type is Spark's, as a text, or one of Python's own: ``value_state(int)`` is ``value_state("bigint")``, and then
+    type checkers know what ``.get()`` returns. With ``ttl`` it is forgotten when so much epoch time has passed since it
+    was last written.
 
-    >>> value_state("bigint", ttl="1 hour").describe()
-    'value of bigint, ttl 1 hour'
+    >>> value_state("bigint", ttl="1 hour").describe(), value_state(int, ttl="1 hour").describe()
+    ('value of bigint, ttl 1 hour', 'value of bigint, ttl 1 hour')
     """
-    return _ValueState((_known(type),), ttl)
+    return ValueState((_known(type),), ttl)
 
 
-def list_state(type: str, *, ttl: Duration | None = None) -> Any:
+@overload
+def list_state(type: type[T], *, ttl: Duration | None = None) -> ListState[T]: ...
+@overload
+def list_state(type: str, *, ttl: Duration | None = None) -> ListState[Any]: ...
+def list_state(type: type[Any] | str, *, ttl: Duration | None = None) -> ListState[Any]:
     """A list for each key: iterate over it, ``.append(value)``, ``.set(values)``, ``len``, ``.clear()``.
 
     >>> list_state("timestamp").describe()
     'list of timestamp'
     """
-    return _ListState((_known(type),), ttl)
+    return ListState((_known(type),), ttl)
 
 
-def map_state(key: str, value: str, *, ttl: Duration | None = None) -> Any:
+@overload
+def map_state(key: type[K], value: type[V], *, ttl: Duration | None = None) -> MapState[K, V]: ...
+@overload
+def map_state(key: type[K], value: str, *, ttl: Duration | None = None) -> MapState[K, Any]: ...
+@overload
+def map_state(key: str, value: type[V] | str, *, ttl: Duration | None = None) -> MapState[Any, Any]: ...
+def map_state(key: type[Any] | str, value: type[Any] | str, *, ttl: Duration | None = None) -> MapState[Any, Any]:
     """A map for each key, used like a dict; with ``ttl`` each entry lives so long after it was written.
 
     >>> map_state("string", "bigint").describe()
     'map of string, bigint'
     """
-    return _MapState((_known(key), _known(value)), ttl)
+    return MapState((_known(key), _known(value)), ttl)
 
 
-def reducing_state(type: str, function: Callable[[Any, Any], Any], *, ttl: Duration | None = None) -> Any:
+@overload
+def reducing_state(
+    type: type[T], function: Callable[[T, T], T], *, ttl: Duration | None = None
+) -> ReducingState[T]: ...
+@overload
+def reducing_state(
+    type: str, function: Callable[[Any, Any], Any], *, ttl: Duration | None = None
+) -> ReducingState[Any]: ...
+def reducing_state(
+    type: type[Any] | str, function: Callable[[Any, Any], Any], *, ttl: Duration | None = None
+) -> ReducingState[Any]:
     """A value that others are combined into: ``.add(value)``, ``.get(default)``, ``.clear()``.
 
     >>> reducing_state("bigint", max).describe()
     'reduction of bigint'
     """
-    return _ReducingState((_known(type),), function, ttl)
+    return ReducingState((_known(type),), function, ttl)
 
 
-def broadcast_state(type: str) -> Any:
+@overload
+def broadcast_state(type: type[T]) -> ValueState[T]: ...
+@overload
+def broadcast_state(type: str) -> ValueState[Any]: ...
+def broadcast_state(type: type[Any] | str) -> ValueState[Any]:
     """One value for all keys, written in ``on_broadcast`` only.
 
     >>> broadcast_state("double").describe()
@@ -410,7 +476,13 @@ def broadcast_state(type: str) -> Any:
     return _BroadcastValue((_known(type),), None)
 
 
-def broadcast_map(key: str, value: str) -> Any:
+@overload
+def broadcast_map(key: type[K], value: type[V]) -> MapState[K, V]: ...
+@overload
+def broadcast_map(key: type[K], value: str) -> MapState[K, Any]: ...
+@overload
+def broadcast_map(key: str, value: type[V] | str) -> MapState[Any, Any]: ...
+def broadcast_map(key: type[Any] | str, value: type[Any] | str) -> MapState[Any, Any]:
     """A map for all keys, written in ``on_broadcast`` only.
 
     >>> broadcast_map("string", "string").describe()
@@ -419,9 +491,18 @@ def broadcast_map(key: str, value: str) -> Any:
     return _BroadcastMap((_known(key), _known(value)), None)
 
 
-def _known(type_text: str) -> str:
+def _known(given: type[Any] | str) -> str:
     """The type as it is written everywhere; LS0105 if it is none."""
-    return parse_schema(f"value {type_text}").fields[0].type
+    if isinstance(given, str):
+        return parse_schema(f"value {given}").fields[0].type
+    if given in _PYTHON_TYPES:
+        return _PYTHON_TYPES[given]
+    raise PlanError(
+        "LS0105",
+        f"a state is declared with {given!r}",
+        why=f"of Python's types these will do: {', '.join(each.__name__ for each in _PYTHON_TYPES)}.",
+        hint='write the type as Spark does: ls.value_state("decimal(10,2)"), ls.value_state("array<string>").',
+    )
 
 
 def _check(name: str, type_text: str) -> Callable[[Any], None]:

@@ -19,12 +19,12 @@ _SQL_WORDS = (
 """Words that SQL understands on their own; any other single word is a column."""
 
 
-class Record:
+class RecordColumns:
     """What a lambda receives in place of a record: its attributes and items are columns.
 
-    >>> Record(("user", "ok")).user
+    >>> RecordColumns(("user", "ok")).user
     <expression user>
-    >>> Record(("user", "ok"))["usr"]
+    >>> RecordColumns(("user", "ok"))["usr"]
     Traceback (most recent call last):
     ...
     lockstep.errors.tree.PlanError: LS0107 unknown column "usr"
@@ -51,7 +51,7 @@ class Record:
         return list(self.__columns)
 
 
-Condition = str | Expression | Callable[[Record], Expression]
+Condition = str | Expression | Callable[[RecordColumns], Expression]
 """A condition: an expression, a text in SQL, or a lambda over the record's columns."""
 
 Value = Any
@@ -148,7 +148,7 @@ def _from_text(text: str, columns: Sequence[str]) -> Expression:
 
 def _called(function: Callable[..., Any], columns: Sequence[str]) -> Any:
     check_one_argument(function, "a lambda over columns", "lambda r: r.ok")
-    return function(Record(columns))
+    return function(RecordColumns(columns))
 
 
 def check_one_argument(function: Callable[..., Any], what: str, example: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lockstep.errors import ExpressionError
 from lockstep.plan.schema import did_you_mean
@@ -83,16 +83,18 @@ class Expression:
         """
         return json.dumps(self.to_json(), sort_keys=True) == json.dumps(other.to_json(), sort_keys=True)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        methods = [known for known in dir(Expression) if not known.startswith("_")]
-        raise UnknownName(
-            "LS0206",
-            f'an expression has no method "{name}"',
-            why=f"it was asked of: {self}.",
-            hint=did_you_mean(name, methods) or f'for the field of a struct write .getField("{name}").',
-        )
+    if not TYPE_CHECKING:  # for people who mistype, not for type checkers
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            methods = [known for known in dir(Expression) if not known.startswith("_")]
+            raise UnknownName(
+                "LS0206",
+                f'an expression has no method "{name}"',
+                why=f"it was asked of: {self}.",
+                hint=did_you_mean(name, methods) or f'for the field of a struct write .getField("{name}").',
+            )
 
     def __add__(self, other: Any) -> Expression:
         return _operator("add", self, other)

@@ -31,15 +31,15 @@ def test_col_lit_and_expr_build_their_own_nodes() -> None:
 @pytest.mark.parametrize(
     ("use", "code", "hint"),
     [
-        (lambda: F.lowr("a"), "LS0206", 'did you mean "lower"'),
-        (lambda: F.countDistinct("a"), "LS0206", 'did you mean "count_distinct"'),
-        (lambda: F.udf(str), "LS0221", ".map("),
-        (lambda: F.pandas_udf, "LS0221", ".map("),
-        (lambda: F.explode("a"), "LS0221", ".flat_map"),
-        (lambda: F.window("at", "1 minute"), "LS0221", "ls.tumbling"),
+        (lambda: F.lowr("a"), "LS0206", 'did you mean "lower"'),  # type: ignore[attr-defined]
+        (lambda: F.countDistinct("a"), "LS0206", 'did you mean "count_distinct"'),  # type: ignore[attr-defined]
+        (lambda: F.udf(str), "LS0221", ".map("),  # type: ignore[attr-defined]
+        (lambda: F.pandas_udf, "LS0221", ".map("),  # type: ignore[attr-defined]
+        (lambda: F.explode("a"), "LS0221", ".flat_map"),  # type: ignore[attr-defined]
+        (lambda: F.window("at", "1 minute"), "LS0221", "ls.tumbling"),  # type: ignore[attr-defined]
         (F.lower, "LS0222", "F.lower(col)"),
-        (lambda: F.lower("a", "b"), "LS0222", "F.lower(col)"),
-        (lambda: F.round("a", digits=2), "LS0222", "F.round(col, scale)"),
+        (lambda: F.lower("a", "b"), "LS0222", "F.lower(col)"),  # type: ignore[call-arg]
+        (lambda: F.round("a", digits=2), "LS0222", "F.round(col, scale)"),  # type: ignore[call-arg]
         (lambda: F.when("a > 1", 2), "LS0222", "F.expr"),  # type: ignore[arg-type]
     ],
 )
@@ -64,7 +64,7 @@ def test_the_package_offers_what_it_lists() -> None:
         assert getattr(ls, name) is not None
     assert set(ls.__all__) == set(dir(ls))
     with pytest.raises(AttributeError, match="it has: Job, "):
-        ls.nonsense  # noqa: B018
+        ls.nonsense  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_importing_is_cheap_and_building_expressions_starts_no_jvm() -> None:

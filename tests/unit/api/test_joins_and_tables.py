@@ -124,7 +124,7 @@ def test_a_co_group_wants_a_stream_by_key_event_time_a_function_and_a_schema(sho
     minute = left.co_group(right).window(ls.tumbling("1 minute"))
     refused("LS0131", lambda: minute.apply(lambda *_: []))
     refused("LS0131", lambda: minute.apply("no", schema="n bigint"))  # type: ignore[arg-type]
-    refused("LS0133", lambda: left.co_group(right).agg)
+    refused("LS0133", lambda: left.co_group(right).agg)  # type: ignore[attr-defined]
     two = left.co_group(shop.paid.key_by("id", "cents")).window(ls.tumbling("1 minute"))
     refused("LS0180", lambda: two.apply(lambda *_: [], schema="n bigint"))
     untimed = shop.untimed.key_by("order_id").co_group(right).window(ls.tumbling("1 minute"))

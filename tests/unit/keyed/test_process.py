@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -330,11 +331,12 @@ class Faulty(ls.Process):
     shared = ls.broadcast_state("bigint")
 
     def on_broadcast(self, record: Any, ctx: Any) -> None:
-        {
+        told: dict[int, Callable[[], Any]] = {
             1: lambda: self.number.set(1),
             2: lambda: ctx.emit(user="ann", n=1),
             3: lambda: ctx.set_epoch_timer(after="1 second"),
-        }[record.n]()
+        }
+        told[record.n]()
 
     def on_record(self, record: Any, ctx: Any) -> None:
         {
@@ -491,3 +493,40 @@ def test_other_states_are_named_when_a_checkpoint_is_compared_and_another_result
     assert differences(old, prints(Burst(), "user string, fails bigint, more string")) == []
     (said,) = differences(old, prints(Changed(), "user string"))
     assert "list of timestamp" in said and "list of string" in said and "value of bigint" in said
+
+
+class Typed(ls.Process):
+    """Burst's state and a few more, declared with Python's types."""
+
+    fails = ls.list_state(datetime)
+    names = ls.map_state(str, int)
+    share = ls.reducing_state(float, max)
+
+    def on_record(self, record: Any, ctx: Any) -> None:
+        self.fails.append(record.at)
+        self.names[record.user] = self.names.get(record.user, 0) + 1
+        ctx.emit(user=ctx.key.user, share=self.share.add(1.0 / self.names[record.user]))
+
+
+class TypedBySpark(Typed):
+    """The same, declared with Spark's types."""
+
+    fails = ls.list_state("timestamp")
+    names = ls.map_state("string", "bigint")
+    share = ls.reducing_state("double", max)
+
+
+def test_a_state_declared_with_a_type_of_pythons_is_the_same_state() -> None:
+    for process in (Typed(), TypedBySpark()):
+        tester = ProcessTester(process, "user string, at timestamp", key="user", schema="user string, share double")
+        assert [row["share"] for row in tester.send(_at(0), _at(1))] == [1.0, 1.0]
+        assert tester.state("ann") == {"fails": [_at(0)["at"], _at(1)["at"]], "names": {"ann": 2}, "share": 1.0}
+    described = [{name: state.describe() for name, state in one.states().items()} for one in (Typed, TypedBySpark)]
+    assert described[0] == described[1]
+
+
+@pytest.mark.parametrize("given", [list, dict, object, timedelta, Burst, list[str]])
+def test_a_type_that_says_too_little_about_a_state_is_refused(given: Any) -> None:
+    with pytest.raises(PlanError) as caught:
+        ls.value_state(given)
+    assert caught.value.code == "LS0105" and "str, bool, float, bytes, datetime, date, int" in caught.value.why

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.errors import ExpressionError, PlanError
-from lockstep.plan.columns import Record, check_known, condition, referenced_columns, value_of
+from lockstep.plan.columns import RecordColumns, check_known, condition, referenced_columns, value_of
 from lockstep.plan.expression import Alias, Call, Column, Expression, Lambda, Literal, Sql, call, epoch_time, literal
 
 a, b = Column("a"), Column("b")
@@ -207,7 +207,7 @@ def test_lambdas_of_higher_order_functions_become_trees_that_show_their_columns(
 def test_an_unknown_method_suggests_the_nearest_and_hasattr_says_no() -> None:
     assert not hasattr(a, "is_null")
     with pytest.raises(ExpressionError, match='did you mean "isNull"') as caught:
-        a.is_null()
+        a.is_null()  # type: ignore[attr-defined]
     assert caught.value.code == "LS0206"
 
 
@@ -257,4 +257,4 @@ class TestColumns:
         assert isinstance(value_of(a.alias("x"), ["a"]), Alias)
 
     def test_a_record_lists_its_columns(self) -> None:
-        assert dir(Record(["b", "a"])) == ["a", "b"]
+        assert dir(RecordColumns(["b", "a"])) == ["a", "b"]

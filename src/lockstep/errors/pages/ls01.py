@@ -34,7 +34,9 @@ A schema is a text with names and types as in Spark's DDL, separated by commas:
 The error points at the place. Types: string, boolean, tinyint, smallint, int, bigint, float,
 double, decimal(p,s), date, timestamp, timestamp_ntz, binary, array<T>, map<K,V>,
 struct<name:T,...>. A name with blanks stands in back quotes. Intervals, variants and lengths
-(varchar(10)) are not supported.""",
+(varchar(10)) are not supported.
+
+A state may also be declared with a type of Python: str, bool, int, float, bytes, datetime, date.""",
     ),
     "LS0106": Page(
         "A reserved name",

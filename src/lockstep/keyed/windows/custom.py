@@ -36,6 +36,8 @@ class WindowAssigner:
 class WindowFunction:
     """Computes over all records of a window: subclass it, or pass a plain function of (records, window).
 
+    The records are of the type :class:`lockstep.typing.Record`, the window is a :class:`lockstep.typing.Pane`.
+
     >>> import lockstep as ls
     >>> class Median(ls.WindowFunction):
     ...     def process(self, records, window):

@@ -20,13 +20,21 @@ class Pane:
     """
 
     key: Record
+    """The key of the window: ``window.key.user``."""
     start: datetime | None
+    """Where it begins."""
     end: datetime | None
+    """Where it ends: the first instant that is not in it."""
     watermark: datetime | None
+    """How far event time has come."""
     epoch_time: datetime
+    """The time of the epoch that gives the result."""
     pane: int
+    """Which result of the window it is."""
     timing: Timing
+    """Whether it comes before the end of the window ("early"), at it ("on_time"), or after it ("late")."""
     is_final: bool
+    """Whether no other result can follow it."""
 
     def __str__(self) -> str:
         bounds = f"{self.start} to {self.end}" if self.start is not None else "no bounds"
