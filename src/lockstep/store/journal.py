@@ -33,6 +33,7 @@ those of the last three hours. A key takes about 120 bytes, so all of them some 
 BATCHES_PER_TRIM = 500
 """Batches forgotten in one transaction: appends get their turn in between."""
 
+_TIME = pa.timestamp("us", tz="UTC")
 _NAMED = "once:"
 """What the keys of batches with a name begin with: Lockstep's own keys are other ones."""
 
@@ -260,6 +261,16 @@ class SqliteJournal:
                     return None
             newest = connection.execute(query, (partition, end - 1)).fetchone()
         return oldest[1], newest[1]
+
+    def arrivals(self, partition: int, start: int, end: int) -> pa.Array:
+        """When each record of the range came in, as a column of times: they were kept with the records."""
+        query = """SELECT max(first, ?), min(end, ?), ingested_us FROM batches WHERE partition = ? AND first < ? AND
+            first >= (SELECT max(first) FROM batches WHERE partition = ? AND first <= ?) ORDER BY first"""
+        with self._database.reading() as connection:
+            spans = connection.execute(query, (start, end, partition, end, partition, start)).fetchall()
+        times = [pa.repeat(pa.scalar(ingested_us, _TIME), until - since) for since, until, ingested_us in spans]
+        assert sum(map(len, times)) == end - start, f"journal {self.name} has times for other records than these"
+        return pa.concat_arrays(times)
 
     def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The records at positions ``start <= p < end``, in batches of bounded size. LS0408 if some were trimmed.

@@ -138,6 +138,19 @@ def test_ingestion_times_are_those_of_the_appends(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_every_record_has_the_time_of_its_append(tmp_path: Path) -> None:
+    times = iter([100, 200, 150, 300])
+    journal = open_journal(tmp_path, "j", SCHEMA, clock=lambda: next(times))
+    for first in (0, 10, 20, 30):
+        journal.append(numbers(first, first + 10))
+    each = [100] * 10 + [200] * 20 + [300] * 10
+    for start, end in ((0, 40), (0, 1), (9, 11), (15, 35), (39, 40)):
+        assert journal.arrivals(0, start, end).cast(pa.int64()).to_pylist() == each[start:end]
+    journal.trim({0: 20})
+    assert journal.arrivals(0, 20, 31).cast(pa.int64()).to_pylist() == each[20:31]
+    journal.close()
+
+
 def test_trimming_forgets_whole_batches_below_the_position(journal: SqliteJournal) -> None:
     for first in (0, 10, 20):
         journal.append(numbers(first, first + 10))
