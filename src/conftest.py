@@ -1,4 +1,4 @@
-"""Examples in docstrings of the client talk to a service in this process, over a store of their own."""
+"""Examples in docstrings that need a store have one of their own; the client's talk to a service in this process."""
 
 from __future__ import annotations
 
@@ -29,3 +29,12 @@ def client(
         doctest_namespace["client"] = Client(LOCAL, http=http)
         yield
     doctest_namespace.pop("client")
+
+
+@pytest.fixture(autouse=True)
+def folder_of_its_own(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Examples that write journals write them elsewhere, each into an empty project."""
+    if request.node.name.startswith("lockstep.connect.writing"):
+        monkeypatch.chdir(tmp_path_factory.mktemp("project"))

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from lockstep.connect.specs import rate as rate
     from lockstep.connect.specs import sqlite as sqlite
     from lockstep.connect.tables import table as table
+    from lockstep.connect.writing import Acknowledged as Acknowledged
+    from lockstep.connect.writing import Journal as Journal
     from lockstep.errors import LockstepError as LockstepError
     from lockstep.keyed.bolts import Bolt as Bolt
     from lockstep.keyed.process import Process as Process
@@ -93,6 +95,8 @@ _HOMES = {
     "map_state": "keyed.states",
     "reducing_state": "keyed.states",
     "value_state": "keyed.states",
+    "Journal": "connect.writing",
+    "Acknowledged": "connect.writing",
     "journal": "connect.specs",
     "files": "connect.specs",
     "rate": "connect.specs",

@@ -8,11 +8,11 @@ from lockstep.durations import Duration, duration_us
 from lockstep.errors import PlanError
 from lockstep.plan.windows import Count, GlobalWindow, Session, Sliding, Tumbling, WindowTime
 
-TimeName = Literal["event", "processing", "ingestion"]
+TimeName = Literal["event", "processing"]
 """Which time puts a record into a window.
 
-"event" is when it happened. "processing" is the time of the epoch that computes it: the only clock that all replicas
-agree on. "ingestion" is when it came in; a record comes in with its epoch, so that this is the same clock.
+"event" is when it happened, or whatever ``.event_time(...)`` says: when it came in, too. "processing" is the time of
+the epoch that computes it: the only clock that all replicas agree on.
 """
 
 
@@ -103,12 +103,13 @@ def window_time_of(time: str) -> WindowTime:
     """The clock behind a name; LS0165 if there is none."""
     if time == "event":
         return "event"
-    if time in ("processing", "ingestion"):
+    if time == "processing":
         return "processing"
     raise PlanError(
         "LS0165",
         f"{time!r} is not a time that windows know",
-        hint='time= is "event", "processing" (the time of the epochs), or "ingestion", which is the same here.',
+        hint='time= is "event", or "processing" (the time of the epochs). To go by when records came in, ask the '
+        'source for that (timestamp_column="arrived") and make it the event time: .event_time("arrived").',
     )
 
 

@@ -122,10 +122,10 @@ def _feds(graph: Graph, *, builtin: bool) -> dict[str, Fed]:
         spec = step.spec
         if not isinstance(spec, JournalSource) or any(fed.journal == spec.name for fed in feds.values()):
             continue
-        times = tuple(field.name for field in spec.schema.fields if field.type.startswith("timestamp"))
-        making: Making = expected.Documents() if builtin else Maker(arrow_schema(spec.schema))
+        times = tuple(field.name for field in spec.values.fields if field.type.startswith("timestamp"))
+        making: Making = expected.Documents() if builtin else Maker(arrow_schema(spec.values))
         feds[step.id] = Fed(
-            step.id, spec.name, spec.schema, spec.partitions, making, times if id(step) in timed else ()
+            step.id, spec.name, spec.values, spec.partitions, making, times if id(step) in timed else ()
         )
     return feds
 

@@ -235,7 +235,9 @@ class _Doing:
     def _put(self, group: _Group) -> None:
         if isinstance(group.spec, JournalSource):
             with closing(open_journal(self.place.home, group.spec.name)) as journal:
-                journal.append_once(self._originals_of(group).cast(journal.schema), self._key(group))
+                # Without the time at which it came in: it comes in once more.
+                originals = self._originals_of(group).select(journal.schema.names)
+                journal.append_once(originals.cast(journal.schema), self._key(group))
         elif group.header is None:
             self._write(self._path(group.spec, group), _file_of(self._originals_of(group), group.spec.format))
         else:

@@ -20,7 +20,7 @@ from lockstep.connect.kafka.specs import KafkaSink, KafkaSource, OnBadRecord, ka
 from lockstep.connect.remote.paths import is_remote
 from lockstep.durations import Duration, duration_text, duration_us
 from lockstep.errors import ConnectError
-from lockstep.plan.schema import Schema, parse_schema
+from lockstep.plan.schema import Field, Schema, parse_schema
 from lockstep.plan.specs import Guarantee, StageJournal, StageSource, stage_spec
 from lockstep.store.names import checked_name
 
@@ -46,13 +46,22 @@ class JournalSource:
     """Read a journal: see :func:`journal`."""
 
     name: str
-    schema: Schema
+    values: Schema
+    """What the journal keeps of a record."""
     partitions: int = 1
+    timestamp_column: str = ""
 
     kind: ClassVar[str] = "journal"
 
+    @property
+    def schema(self) -> Schema:
+        """The columns of the journal, and behind them when a record came in, if that was asked for."""
+        arrived = (Field(self.timestamp_column, "timestamp"),) if self.timestamp_column else ()
+        return Schema((*self.values.fields, *arrived))
+
     def __post_init__(self) -> None:
         checked_name("journal", self.name)
+        _ = self.schema  # a name that is taken is refused here
         check(
             1 <= self.partitions <= PARTITIONS_MAX,
             f"a journal cannot have {self.partitions} partitions",
@@ -65,7 +74,9 @@ class JournalSource:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for :func:`spec_from_json`."""
-        return {"name": self.name, "schema": self.schema.to_json(), "partitions": self.partitions}
+        data = {"name": self.name, "schema": self.values.to_json(), "partitions": self.partitions}
+        # A journal that is read as before has the plan, and with it the fingerprint, that it had.
+        return {**data, "timestamp_column": self.timestamp_column} if self.timestamp_column else data
 
 
 @dataclass(frozen=True)
@@ -318,13 +329,18 @@ AnySource = JournalSource | FilesSource | RateSource | CollectionSource | KafkaS
 AnySink = FilesSink | SqliteSink | PostgresSink | DeltaSink | ConsoleSink | KafkaSink | StageJournal
 
 
-def journal(name: str, *, schema: str | Schema, partitions: int = 1) -> JournalSource:
+def journal(name: str, *, schema: str | Schema, partitions: int = 1, timestamp_column: str = "") -> JournalSource:
     """Read the journal ``name``: what `lockstep put` and the journal's other writers append, in order and never lost.
 
     >>> journal("logins", schema="user string, ok boolean, at timestamp").describe()
     'journal logins'
+    >>> journal("hits", schema="page string", timestamp_column="arrived").schema.ddl()
+    'page string, arrived timestamp'
+
+    ``timestamp_column`` names a column to add: when a record came into the journal, its ingestion time. It was written
+    with the record, so it is the same in every replica and every replay.
     """
-    return JournalSource(name, parse_schema(schema), partitions)
+    return JournalSource(name, parse_schema(schema), partitions, timestamp_column)
 
 
 @overload
@@ -508,7 +524,9 @@ def _collection_from_json(data: dict[str, Any]) -> CollectionSource:
 
 
 _FROM_JSON: dict[str, Callable[[dict[str, Any]], AnySource | AnySink]] = {
-    "journal": lambda data: JournalSource(**{**data, "schema": Schema.from_json(data["schema"])}),
+    "journal": lambda data: JournalSource(
+        data["name"], Schema.from_json(data["schema"]), data["partitions"], data.get("timestamp_column", "")
+    ),
     "files": _files_from_json,
     "rate": lambda data: RateSource(**data),
     "collection": _collection_from_json,

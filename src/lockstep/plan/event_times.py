@@ -31,7 +31,16 @@ def goes_by_partition(step: EventTime) -> bool:
     before = list(upstream(step))
     sources = [one for one in before if isinstance(one, Source)]
     mixed = any(one.stateful or isinstance(one, MapBatches | LoopHead) for one in before)
-    return len(sources) == 1 and sources[0].spec.kind in BY_PARTITION_KINDS and not mixed
+    return len(sources) == 1 and not mixed and _is_in_order_by_partition(sources[0], step.time)
+
+
+def _is_in_order_by_partition(source: Source, time: Expression) -> bool:
+    """Whether the partitions of a source are each in order: a topic's are meant to be, a journal's by arrival are."""
+    if source.spec.kind in BY_PARTITION_KINDS:
+        return True
+    data = source.spec.to_json()
+    arrived, is_divided = data.get("timestamp_column"), data.get("partitions", 1) > 1
+    return bool(arrived) and is_divided and isinstance(time, Column) and time.name == arrived
 
 
 def moved(column: str, by_us: int) -> Expression:

@@ -450,7 +450,8 @@ class Client:
     def ingest(self, journal: str, records: bytes | Iterable[Mapping[str, Any]], *, key: str = "") -> models.Ingested:
         """Append records, or JSON lines; they are on disk when this returns.
 
-        LS0767 asks to send the same again a little later. With a ``key``, what was appended under it is not again.
+        LS0767 asks to send the same again a little later. With a ``key``, what was appended under it is not again; it
+        is what :meth:`lockstep.Journal.put` calls ``once``.
 
         >>> client.ingest("logins", [{"user": "ann", "ok": True}, {"user": "bob"}]).positions
         {'0': (0, 2)}

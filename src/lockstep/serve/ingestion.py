@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-import zlib
 from collections.abc import Callable
 
 from lockstep.connect.put_back import SOURCES
@@ -33,18 +32,17 @@ class Ingestion:
     def append(self, journal: str, body: bytes, key: str = "") -> models.Ingested:
         """Append all of it, or nothing. LS0403 names the first line that is no record, LS0767 asks to wait.
 
-        With a ``key``, what was appended under it before is not appended again.
+        With a ``key``, which is the name of these records, they are not appended again; other records under it are
+        refused (LS0428).
         """
         with self._bytes.using(len(body)):
             target = self._opened(journal)
             self._check_backlog(target)
             batch = batch_from_json_lines(body.split(b"\n"), target.schema)
             if not key:
-                appended = target.append(batch)
-                return _ingested(journal, batch.num_rows, appended)
-            partition = zlib.crc32(key.encode()) % target.partitions
-            is_new = target.append_once(batch, f"http:{key}", partition)
-            return _ingested(journal, batch.num_rows if is_new else 0, {}, repeated=not is_new and batch.num_rows > 0)
+                return _ingested(journal, batch.num_rows, target.append(batch))
+            appended, repeated = target.append_named(batch, key)
+            return _ingested(journal, 0 if repeated else batch.num_rows, appended, repeated=repeated)
 
     def close(self) -> None:
         """Give the journals back."""

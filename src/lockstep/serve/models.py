@@ -336,7 +336,7 @@ class Ingested(_Answer):
     journal: str
     records: int
     positions: dict[str, tuple[int, int]]
-    """By partition: the first position, and one past the last. Empty where a key was given."""
+    """By partition: the first position, and one past the last."""
     repeated: bool = False
     """Whether the same records were here before, under the same key: then none was appended now."""
 

@@ -29,7 +29,7 @@ from lockstep.store.values import (
     record_converter,
 )
 
-__all__ = ["arrow_schema", "batch_from_json_lines", "batch_from_pylist"]
+__all__ = ["arrow_schema", "batch_from_json_lines", "batch_from_pylist", "refused"]
 
 _JSON_SPACE = b" \t\r\n"
 _ZONE_AT_END = f"{ZONE_PATTERN}$"
@@ -79,7 +79,7 @@ def batch_from_pylist(records: Sequence[Mapping[str, Any]], schema: Schema | pa.
         try:
             rows.append(convert(record))
         except Unfit as unfit:
-            raise _refused("record", number, unfit, arrow) from None
+            raise refused("record", number, unfit, arrow) from None
     return _batch(rows, arrow)
 
 
@@ -95,7 +95,7 @@ def _line_by_line(lines: Sequence[bytes], schema: pa.Schema, first_line_number: 
                 raise Unfit("is not an object in braces", "each line holds one record with its fields by name.")
             rows.append(convert(record))
         except Unfit as unfit:
-            raise _refused("line", number, unfit, schema) from None
+            raise refused("line", number, unfit, schema) from None
     return _batch(rows, schema)
 
 
@@ -135,7 +135,8 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _refused(unit: str, number: int, unfit: Unfit, schema: pa.Schema) -> StoreError:
+def refused(unit: str, number: int, unfit: Unfit, schema: pa.Schema) -> StoreError:
+    """Why a line or a record is not taken, LS0403; they are counted from 1."""
     where = f'field "{".".join(unfit.path)}" ' if unfit.path else ""
     return StoreError(
         "LS0403",

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lockstep.clock import Clock, wall_us
 from lockstep.errors import StoreError
 from lockstep.plan.schema import Schema
-from lockstep.store.batches import RECORDS_PER_BATCH_MAX, decoded, encoded, pieces
+from lockstep.store.batches import RECORDS_PER_BATCH_MAX, decoded, encoded, fingerprint, pieces
 from lockstep.store.database import Database, Format, run_all
 from lockstep.store.group_commit import GroupCommit
 from lockstep.store.names import checked_name
@@ -27,8 +27,15 @@ ROWS_HELD_MAX = 50_000
 """Rows of an epoch that are in memory at a time while they are appended."""
 FENCES_KEPT = 10_000
 """Epochs of which a journal knows that they were published: a replica that is further behind is seeded long before."""
+KEYS_KEPT = 1_000_000
+"""Keys that a journal remembers, the newest, whether their records are kept or not: at a hundred keyed appends a second
+those of the last three hours. A key takes about 120 bytes, so all of them some 120 MB."""
 BATCHES_PER_TRIM = 500
 """Batches forgotten in one transaction: appends get their turn in between."""
+
+_TIME = pa.timestamp("us", tz="UTC")
+_NAMED = "once:"
+"""What the keys of batches with a name begin with: Lockstep's own keys are other ones."""
 
 JOURNAL_TABLES = (
     "CREATE TABLE declared (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), schema TEXT NOT NULL)",
@@ -58,7 +65,25 @@ def _create_fences(connection: sqlite3.Connection) -> None:
     )
 
 
-JOURNAL_FORMAT = Format("journal", int.from_bytes(b"LkJn"), (_create_tables, _create_fences))
+def _let_keys_outlive_records(connection: sqlite3.Connection) -> None:
+    """Keys are numbered, so that the newest are known; each has the place and the fingerprint of what it stands for."""
+    run_all(
+        connection,
+        (
+            """CREATE TABLE numbered_keys (
+                id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, partition INTEGER NOT NULL, first INTEGER NOT NULL,
+                end INTEGER, fingerprint BLOB)""",
+            # Where the records of an older key end was not kept, nor what they were.
+            """INSERT INTO numbered_keys (key, partition, first)
+                SELECT CASE WHEN key LIKE 'http:%' THEN 'once:' || substr(key, 6) ELSE key END, partition, position
+                FROM keys ORDER BY position""",
+            "DROP TABLE keys",
+            "ALTER TABLE numbered_keys RENAME TO keys",
+        ),
+    )
+
+
+JOURNAL_FORMAT = Format("journal", int.from_bytes(b"LkJn"), (_create_tables, _create_fences, _let_keys_outlive_records))
 """A change of the tables is a further function at the end; those that stand here are never edited once released."""
 
 
@@ -73,6 +98,23 @@ class _Append:
     table: pa.Table
     partition: int | None
     key: str | None = None
+    fingerprint: bytes | None = None
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Where the records of one call are, and whether they were there before, under the same key."""
+
+    partition: int
+    first: int
+    end: int | None
+    fingerprint: bytes | None
+    repeated: bool = False
+
+    @property
+    def positions(self) -> dict[int, tuple[int, int]]:
+        """As callers are told; of a key that an older release kept, the end is not known."""
+        return {} if self.end is None else {self.partition: (self.first, self.end)}
 
 
 @dataclass
@@ -93,7 +135,7 @@ class SqliteJournal:
         self._schema = schema
         self._partitions = partitions
         self._clock = clock
-        self._group: GroupCommit[_Append, tuple[int, int, int] | None] = GroupCommit(self._commit)
+        self._group: GroupCommit[_Append, _Placed] = GroupCommit(self._commit)
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,23 +155,36 @@ class SqliteJournal:
         table = self._checked(batch, partition)
         if not table.num_rows:
             return {}
-        appended = self._group.submit(_Append(table, partition))
-        assert appended is not None, "only a key can make an append unnecessary"
-        where, first, end = appended
-        return {where: (first, end)}
+        return self._group.submit(_Append(table, partition)).positions
+
+    def append_named(self, batch: pa.RecordBatch | pa.Table, name: str) -> tuple[dict[int, tuple[int, int]], bool]:
+        """Append unless records of this name are there: where they are, and whether they were there before.
+
+        All of it or nothing; on disk when this returns. The name is kept in the transaction of its records, so whoever
+        was killed before the answer, or asks from two processes at once, may ask again. LS0428 if the name stands for
+        other records. The newest :data:`KEYS_KEPT` names are remembered. An empty batch takes no name.
+        """
+        table = self._checked(batch, None)
+        if not table.num_rows:
+            return {}, False
+        wanted = fingerprint(table)
+        placed = self._group.submit(_Append(table, None, _NAMED + name, wanted))
+        if placed.fingerprint not in (None, wanted):
+            raise _other_records(self.name, name)
+        return placed.positions, placed.repeated
 
     def append_once(self, batch: pa.RecordBatch | pa.Table, key: str, partition: int = 0) -> bool:
         """Append unless something was appended under ``key`` before; whether it was done now. On disk either way.
 
-        A key is remembered for as long as the records it stands for.
+        The newest :data:`KEYS_KEPT` keys are remembered.
         """
         table = self._checked(batch, partition)
         if not table.num_rows:
             return False
-        return self._group.submit(_Append(table, partition, key)) is not None
+        return not self._group.submit(_Append(table, partition, key)).repeated
 
     def was_appended(self, key: str) -> bool:
-        """Whether something was appended under ``key``, and is kept."""
+        """Whether something was appended under ``key``, which is remembered."""
         with self._database.reading() as connection:
             return connection.execute("SELECT 1 FROM keys WHERE key = ?", (key,)).fetchone() is not None
 
@@ -207,6 +262,16 @@ class SqliteJournal:
             newest = connection.execute(query, (partition, end - 1)).fetchone()
         return oldest[1], newest[1]
 
+    def arrivals(self, partition: int, start: int, end: int) -> pa.Array:
+        """When each record of the range came in, as a column of times: they were kept with the records."""
+        query = """SELECT max(first, ?), min(end, ?), ingested_us FROM batches WHERE partition = ? AND first < ? AND
+            first >= (SELECT max(first) FROM batches WHERE partition = ? AND first <= ?) ORDER BY first"""
+        with self._database.reading() as connection:
+            spans = connection.execute(query, (start, end, partition, end, partition, start)).fetchall()
+        times = [pa.repeat(pa.scalar(ingested_us, _TIME), until - since) for since, until, ingested_us in spans]
+        assert sum(map(len, times)) == end - start, f"journal {self.name} has times for other records than these"
+        return pa.concat_arrays(times)
+
     def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The records at positions ``start <= p < end``, in batches of bounded size. LS0408 if some were trimmed.
 
@@ -250,17 +315,17 @@ class SqliteJournal:
             )
         return batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
 
-    def _commit(self, appends: list[_Append]) -> list[tuple[int, int, int] | None]:
-        """Append for several calls in one transaction: (partition, first, end) of each, None if its key was known."""
-        results: list[tuple[int, int, int] | None] = []
+    def _commit(self, appends: list[_Append]) -> list[_Placed]:
+        """Append for several calls in one transaction; those whose key is known append nothing."""
+        results: list[_Placed] = []
         wanted: dict[int, list[pa.Table]] = {}
         with self._database.durable() as connection:
             ends = _ends(connection)
             for append in appends:
                 partition = _turn(ends) if append.partition is None else append.partition
-                place = _placed(connection, append, partition, ends[partition])
-                results.append(place)
-                if place is not None:
+                placed = _placed(connection, append, partition, ends[partition])
+                results.append(placed)
+                if not placed.repeated:
                     wanted.setdefault(partition, []).append(append.table)
             for partition, tables in wanted.items():
                 self._write(connection, partition, tables, ends[partition])
@@ -326,7 +391,6 @@ class SqliteJournal:
             first = connection.execute("SELECT first FROM partitions WHERE partition = ?", (partition,)).fetchone()[0]
             connection.executemany("DELETE FROM bodies WHERE id = ?", [(body,) for body, _ in found])
             connection.execute("DELETE FROM batches WHERE partition = ? AND first < ?", (partition, end))
-            connection.execute("DELETE FROM keys WHERE partition = ? AND position < ?", (partition, end))
             connection.execute("UPDATE partitions SET first = ? WHERE partition = ?", (end, partition))
         return int(end - first)
 
@@ -341,16 +405,24 @@ def _turn(ends: Mapping[int, _End]) -> int:
     return min(ends, key=lambda partition: (ends[partition].appends, partition))
 
 
-def _placed(connection: sqlite3.Connection, append: _Append, partition: int, end: _End) -> tuple[int, int, int] | None:
-    """The positions an append gets, or None if its key is known."""
-    first = end.end
+def _placed(connection: sqlite3.Connection, append: _Append, partition: int, end: _End) -> _Placed:
+    """The place that an append gets, or the one that its key has already."""
     if append.key is not None:
-        values = (append.key, partition, first)
-        if not connection.execute("INSERT OR IGNORE INTO keys VALUES (?, ?, ?)", values).rowcount:
-            return None
+        query = "SELECT partition, first, end, fingerprint FROM keys WHERE key = ?"
+        known = connection.execute(query, (append.key,)).fetchone()
+        if known is not None:
+            where, first, until, kept = known
+            return _Placed(where, first, until, kept, repeated=True)
+    placed = _Placed(partition, end.end, end.end + append.table.num_rows, append.fingerprint)
     end.end += append.table.num_rows
     end.appends += 1
-    return partition, first, end.end
+    if append.key is not None:
+        statement = "INSERT INTO keys (key, partition, first, end, fingerprint) VALUES (?, ?, ?, ?, ?)"
+        values = (append.key, placed.partition, placed.first, placed.end, placed.fingerprint)
+        newest = connection.execute(statement, values).lastrowid
+        assert newest is not None, "SQLite numbers every row"
+        connection.execute("DELETE FROM keys WHERE id <= ?", (newest - KEYS_KEPT,))
+    return placed
 
 
 def open_journal(
@@ -429,6 +501,16 @@ def _unknown(folder: Path, name: str) -> StoreError:
         f'there is no journal "{name}"',
         why=f"in {folder} there are: {', '.join(names)}." if names else f"there are no journals in {folder} yet.",
         hint='create it by giving its schema, like "user string, at timestamp", or by running a job that reads it.',
+    )
+
+
+def _other_records(journal: str, name: str) -> StoreError:
+    return StoreError(
+        "LS0428",
+        f'journal {journal} has other records under the name "{name}"',
+        why="a name stands for one batch: the same records again are taken for a repetition and not written, others "
+        "would be lost.",
+        hint="give other records a name of their own; nothing of this call was kept.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Names of jobs and journals: they become folders, so they are kept to characters that are safe in a path."""
+"""Names of jobs and journals, which become folders and are kept to what is safe in a path; and names of batches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from lockstep.errors import StoreError
 
 NAME_CHARACTERS_MAX = 100
 """File systems allow 255 bytes for one name; the rest is left for what is put beside it."""
+BATCH_NAME_CHARACTERS_MAX = 200
+"""A journal remembers a million names of batches: each stays short."""
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?")
 
 
@@ -32,4 +34,27 @@ def checked_name(kind: str, name: str) -> str:
         why="a name becomes a folder: letters, digits, dash and underscore, dots inside, "
         f"at most {NAME_CHARACTERS_MAX} characters.",
         hint=f'"{better}" would do.' if better else "",
+    )
+
+
+def checked_batch_name(name: str) -> str:
+    """``name`` if it can stand for a batch of records that is to be written once; LS0429 if not.
+
+    >>> checked_batch_name("orders-2026-03-01.csv")
+    'orders-2026-03-01.csv'
+    >>> checked_batch_name("")
+    Traceback (most recent call last):
+    ...
+    lockstep.errors.tree.StoreError: LS0429 '' cannot be the name of a batch
+      why:  it is a text of 1 to 200 printable characters.
+      try:  who sends, and the number of the batch: "importer-3/17"; or the name of the file that it is from.
+    """
+    if isinstance(name, str) and 1 <= len(name) <= BATCH_NAME_CHARACTERS_MAX and name.isprintable():
+        return name
+    shown = f"{name[:40]}..." if isinstance(name, str) and len(name) > BATCH_NAME_CHARACTERS_MAX else name
+    raise StoreError(
+        "LS0429",
+        f"{shown!r} cannot be the name of a batch",
+        why=f"it is a text of 1 to {BATCH_NAME_CHARACTERS_MAX} printable characters.",
+        hint='who sends, and the number of the batch: "importer-3/17"; or the name of the file that it is from.',
     )

@@ -447,6 +447,12 @@ class Journal(Protocol):
         Without a partition, whole batches go round-robin.
         """
 
+    def append_named(self, batch: pa.RecordBatch | pa.Table, name: str) -> tuple[dict[int, tuple[int, int]], bool]:
+        """Append unless records of this name are there: where they are, and whether they were there before.
+
+        The name is kept in the transaction of its records. LS0428 if it stands for other records.
+        """
+
     def ends(self) -> dict[int, int]:
         """For each partition the position after its newest record."""
 

@@ -121,9 +121,9 @@ class Trial:
         """Append records to a journal that a source of the job reads."""
         spec = next(step.spec for step in self.graph.sources if step.spec.to_json().get("name") == journal)
         assert isinstance(spec, JournalSource)
-        opened = open_journal(self._store_folder, journal, spec.schema, spec.partitions, lambda: self.now_us)
+        opened = open_journal(self._store_folder, journal, spec.values, spec.partitions, lambda: self.now_us)
         try:
-            opened.append(batch_from_pylist(records, spec.schema), partition)
+            opened.append(batch_from_pylist(records, spec.values), partition)
         finally:
             opened.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -20,6 +20,7 @@ from tests.matrix.jobs.windows import timed
 
 ROUNDS = 8
 TICK_S = 2
+WINDOW = timedelta(seconds=3)
 REPLAYS = 2
 
 
@@ -77,6 +78,39 @@ def _first(small: list[tuple[Any, ...]]) -> Rows:
 def _sum(values: list[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def arrivals(_: Given) -> ls.Job:
+    """Windows by when records came in, and what a later stage knows of that."""
+    job = ls.Job("arrivals")
+    source = job.source("events", ls.journal("events", schema=SCHEMA, partitions=2, timestamp_column="arrived"))
+    source.select("k", "n", "arrived").to(ls.files("out/all"), name="all")
+    small = source.event_time("arrived", idle_after=None).key_by("k").window(ls.tumbling("3 seconds"))
+    windows = small.agg(n=F.count("*"), newest=F.max("arrived"))
+    windows.to(ls.files("out/windows"), name="windows")
+    windows.key_by("k").agg(n=F.sum("n"), newest=F.max("newest")).to(
+        ls.sqlite("out/rolling.db", table="rolling", key="k"), name="rolling"
+    )
+    return job
+
+
+def arrivals_expected(given: Given) -> Expected:
+    """The records of an epoch came in when the one before it was sealed."""
+    windows: dict[Any, list[datetime]] = defaultdict(list)
+    by_key: dict[Any, list[datetime]] = defaultdict(list)
+    for epoch, row in given.records():
+        came = _time(epoch_time_us(epoch - 1))
+        windows[row["k"], came - (came - _time(0)) % WINDOW].append(came)
+        by_key[row["k"]].append(came)
+    return {
+        "all": [(0, row["k"], row["n"], _time(epoch_time_us(epoch - 1))) for epoch, row in given.records()],
+        "windows": [(0, key, begin, begin + WINDOW, len(came), max(came)) for (key, begin), came in windows.items()],
+        "rolling": [(0, key, len(came), max(came)) for key, came in by_key.items()],
+    }
+
+
+def _time(us: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
 
 
 def loop(_: Given) -> ls.Job:
@@ -268,6 +302,7 @@ def sql_expected(given: Given) -> Expected:
 
 CASES = [
     Case("results of windows", "stages", of_windows, events, of_windows_expected, by_epoch=False),
+    Case("arrival times", "stages", arrivals, events, arrivals_expected, by_epoch=False),
     Case("loop", "stages", loop, events, loop_expected, by_epoch=False),
     Case("topology", "stages", topology, events, topology_expected, by_epoch=False),
     Case("SQL", "stages", sql, events, sql_expected, by_epoch=False),

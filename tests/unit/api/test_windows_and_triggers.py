@@ -56,7 +56,6 @@ def general(stream: Stream) -> WindowStep:
         (ls.tumbling("1 hour", offset="61 minutes"), Tumbling(3600 * SECOND, 60 * SECOND)),
         (ls.sliding("1 min", every="20 s", offset="25 s"), Sliding(60 * SECOND, 20 * SECOND, 5 * SECOND)),
         (ls.session("5 s", time="processing"), Session(5 * SECOND, "processing")),
-        (ls.session("5 s", time="ingestion"), Session(5 * SECOND, "processing")),
         (ls.count(10), Count(10, 10)),
         (ls.count(10, every=2), Count(10, 2)),
         (ls.tumbling(count=10), Count(10, 10)),
@@ -182,6 +181,7 @@ def _refusals() -> list[tuple[str, str, Callable[[], object]]]:
         ("LS0114", "not a window", lambda: keyed.window(object())),  # type: ignore[arg-type]
         ("LS0165", "Weeks()", lambda: keyed.window(Weeks)),  # type: ignore[arg-type]
         ("LS0165", "'tomorrow'", lambda: ls.tumbling("1 min", time="tomorrow")),  # type: ignore[call-overload]
+        ("LS0165", "'ingestion'", lambda: ls.tumbling("1 min", time="ingestion")),  # type: ignore[call-overload]
         ("LS0162", "count=", lambda: ls.tumbling("1 min", count=5)),  # type: ignore[call-overload]
         ("LS0161", "negative", lambda: minute.allowed_lateness(timedelta(seconds=-1)).count()),
         ("LS0160", "never", lambda: keyed.window(ls.global_()).count()),

@@ -174,6 +174,19 @@ def test_a_record_of_a_function_goes_back_whole_and_only_if_asked(lockstep: Call
     target.close()
 
 
+def test_a_record_goes_back_into_a_journal_without_the_time_at_which_it_came_in(
+    lockstep: Call, keep: Keep, tmp_path: Path, store: Store
+) -> None:
+    timed = journal("clicks", schema="user string, n bigint", timestamp_column="came")
+    store.set_fact(SOURCES, sources_text([("clicks", timed)]))
+    target = open_journal(tmp_path / ".lockstep", "clicks", parse_schema("user string, n bigint"))
+    target.append(batch_from_pylist([{"user": "ann", "n": 3}, {"user": "bo", "n": 2}], target.schema))
+    keep("parse/1", _failed("clicks", 1))
+    assert lockstep("dead-letters", "--put-back", "--whole-record", "--json").json()["records"] == 1
+    assert [row for batch in target.read(0, 2, 3) for row in batch.to_pylist()] == [{"user": "bo", "n": 2}]
+    target.close()
+
+
 def test_a_record_of_a_file_that_a_function_could_not_take_goes_into_a_new_file(
     lockstep: Call, keep: Keep, tmp_path: Path, store: Store
 ) -> None:

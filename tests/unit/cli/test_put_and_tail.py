@@ -56,6 +56,7 @@ def test_a_file_is_appended_after_what_is_there(lockstep: Call, tmp_path: Path) 
     assert said.json() == {
         "journal": "logins",
         "records": 1,
+        "repeated": 0,
         "positions": {"0": {"first": 2, "end": 3}},
         "interrupted": False,
     }

@@ -27,6 +27,7 @@ from tests.unit.connect.sealing_for_connect import SOURCE, Sealing
 
 Make = Callable[[Any], Sealing]
 NOW_US = 1_700_000_000_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _append(place: Place, partition: int, numbers: range, at_us: int) -> None:
@@ -45,6 +46,22 @@ def test_a_journal_is_read_in_order_and_fairly(place: Place, sealing: Make) -> N
     assert [record["n"] for record in job.read(0)] == [*range(30), *range(1000, 1010)]
     assert [[r["n"] for r in epoch] for epoch in job.drain(NOW_US, 50)] == [[*range(30, 80)], [*range(80, 100)]]
     assert job.seal(NOW_US).records == 0
+
+
+def test_a_journal_tells_when_each_record_came_in_whoever_reads_it_and_in_whatever_pieces(
+    place: Place, sealing: Make
+) -> None:
+    for batch, at_us in ((range(3), 10), (range(3, 8), 20), (range(8, 9), 5)):
+        _append(place, 0, batch, at_us)
+    _append(place, 1, range(100, 102), 7)
+    job = sealing(journal("log", schema="n bigint", partitions=2, timestamp_column="arrived"))
+    came = {**dict.fromkeys(range(3), 10), **dict.fromkeys(range(3, 9), 20), 100: 7, 101: 7}
+    epochs = job.drain(NOW_US, 4)
+    assert len(epochs) > 1
+    read = [(row["n"], (row["arrived"] - EPOCH) // timedelta(microseconds=1)) for epoch in epochs for row in epoch]
+    assert sorted(read) == sorted(came.items())
+    pieces = [row for at in range(9) for batch in job.side.read(Slice("0", at, at + 1, 1)) for row in batch.to_pylist()]
+    assert [(row["arrived"] - EPOCH) // timedelta(microseconds=1) for row in pieces] == [came[n] for n in range(9)]
 
 
 def test_a_journal_starts_at_its_oldest_kept_record(place: Place, sealing: Make) -> None:

@@ -30,6 +30,7 @@ from lockstep.plan.specs import SinkSpec, SourceSpec
 
 SOURCES = [
     journal("logins", schema="user string, at timestamp", partitions=3),
+    journal("logins", schema="user string", timestamp_column="arrived"),
     files("in", schema="n bigint", format="csv", still_for="2 seconds", on_bad_record="stop", pattern="*.csv"),
     rate(12.5, limit=100),
     collection([{"n": 1}, {"n": None}], schema="n bigint"),

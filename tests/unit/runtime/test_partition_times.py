@@ -217,6 +217,9 @@ def _source(job: ls.Job, name: str, kind: str = "kafka") -> ls.Stream:
     return job.source(name, kafka if kind == "kafka" else ls.journal(name, schema=schema))
 
 
+_ARRIVED = ls.journal("a", schema="n bigint", partitions=2, timestamp_column="came")
+
+
 def _minutes(stream: ls.Stream) -> ls.Stream:
     return stream.event_time("at").window(ls.tumbling("1 minute")).agg(at=ls.F.max("at"))
 
@@ -228,11 +231,17 @@ def _minutes(stream: ls.Stream) -> ls.Stream:
         (lambda job: _source(job, "a").filter("user <> ''").select("at", "user"), True),
         (lambda job: _source(job, "a").flat_map(lambda one: [one], schema="user string, at timestamp"), True),
         (lambda job: _source(job, "a", "journal"), False),
+        (lambda job: job.source("a", ls.journal("a", schema="n bigint", partitions=2, timestamp_column="at")), True),
+        (lambda job: job.source("a", ls.journal("a", schema="n bigint", timestamp_column="at")), False),
+        (lambda job: job.source("a", _ARRIVED).select(at=ls.F.col("came")), False),
         (lambda job: _source(job, "a").union(_source(job, "b")), False),
         (lambda job: _source(job, "a").map_batches(lambda rows: rows, schema="user string, at timestamp"), False),
         (lambda job: _minutes(_source(job, "a")), False),
     ],
-    ids=["topic", "selected", "flat-mapped", "journal", "union", "new batches", "with state"],
+    ids=[
+        *("topic", "selected", "flat-mapped", "journal", "arrival", "arrival in one partition", "another column"),
+        *("union", "new batches", "with state"),
+    ],
 )
 def test_time_goes_by_partition_where_each_record_is_known_to_be_of_one(
     made: Callable[[ls.Job], ls.Stream], *, expected: bool

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from lockstep.connect.writing import Journal
 from lockstep.errors import ServiceError
 from lockstep.serve.limits import Budget
 from lockstep.store.journal import open_journal
@@ -41,8 +42,19 @@ def test_the_same_key_appends_once(http: TestClient, project: Path) -> None:
     body, key = b'{"user": "ann"}', {"Idempotency-Key": "r1"}
     assert http.post(INGEST, content=body, headers=key).json()["records"] == 1
     again = http.post(INGEST, content=body, headers=key).json()
-    assert (again["records"], again["repeated"]) == (0, True)
+    assert (again["records"], again["repeated"], again["positions"]) == (0, True, {"0": [0, 1]})
+    problem(http.post(INGEST, content=b'{"user": "bob"}', headers=key), 422, "LS0428")
     assert users(project) == ["ann"]
+
+
+def test_a_key_is_the_name_that_python_puts_records_under(http: TestClient, project: Path) -> None:
+    http.post(INGEST, content=b'{"user": "ann"}', headers={"Idempotency-Key": "importer/1"})
+    with Journal("logins", project=project) as journal:
+        assert journal.put([{"user": "ann"}], once="importer/1").repeated
+        assert journal.put([{"user": "bob"}], once="importer/2").records == 1
+    again = http.post(INGEST, content=b'{"user": "bob"}', headers={"Idempotency-Key": "importer/2"})
+    assert again.json()["repeated"]
+    assert users(project) == ["ann", "bob"]
 
 
 def test_a_journal_that_there_is_not_is_not_made(http: TestClient, project: Path) -> None:

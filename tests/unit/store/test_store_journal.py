@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 
 from lockstep.errors import StoreError
 from lockstep.plan.schema import parse_schema
-from lockstep.store.batches import COMPRESSED_FROM_BYTES, decoded, encoded, pieces
-from lockstep.store.journal import SqliteJournal, list_journals, open_journal
+from lockstep.store.batches import COMPRESSED_FROM_BYTES, decoded, encoded, fingerprint, pieces
+from lockstep.store.database import Database
+from lockstep.store.journal import JOURNAL_FORMAT, SqliteJournal, _declared, list_journals, open_journal
 from lockstep.store.protocols import Journal
+from lockstep.store.types import arrow_schema
 
 SCHEMA = parse_schema("n bigint")
 
@@ -135,6 +138,19 @@ def test_ingestion_times_are_those_of_the_appends(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_every_record_has_the_time_of_its_append(tmp_path: Path) -> None:
+    times = iter([100, 200, 150, 300])
+    journal = open_journal(tmp_path, "j", SCHEMA, clock=lambda: next(times))
+    for first in (0, 10, 20, 30):
+        journal.append(numbers(first, first + 10))
+    each = [100] * 10 + [200] * 20 + [300] * 10
+    for start, end in ((0, 40), (0, 1), (9, 11), (15, 35), (39, 40)):
+        assert journal.arrivals(0, start, end).cast(pa.int64()).to_pylist() == each[start:end]
+    journal.trim({0: 20})
+    assert journal.arrivals(0, 20, 31).cast(pa.int64()).to_pylist() == each[20:31]
+    journal.close()
+
+
 def test_trimming_forgets_whole_batches_below_the_position(journal: SqliteJournal) -> None:
     for first in (0, 10, 20):
         journal.append(numbers(first, first + 10))
@@ -174,12 +190,96 @@ def test_a_key_is_appended_once(journal: SqliteJournal, tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_key_is_forgotten_with_its_records(journal: SqliteJournal) -> None:
+def test_a_key_outlives_its_records(journal: SqliteJournal) -> None:
     journal.append_once(numbers(0, 2), "old")
-    journal.append_once(numbers(2, 4), "new")
-    journal.trim({0: 2})
-    assert not journal.append_once(numbers(2, 4), "new")
-    assert journal.append_once(numbers(4, 6), "old")
+    journal.append_named(numbers(2, 4), "new")
+    journal.trim({0: 4})
+    assert journal.begins() == {0: 4}
+    assert not journal.append_once(numbers(0, 2), "old")
+    assert journal.append_named(numbers(2, 4), "new") == ({0: (2, 4)}, True)
+    assert journal.ends() == {0: 4}
+
+
+def test_the_newest_keys_are_remembered_and_no_more(journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockstep.store.journal.KEYS_KEPT", 3)
+    for key in range(5):
+        assert journal.append_once(numbers(key, key + 1), str(key))
+    assert [journal.was_appended(str(key)) for key in range(5)] == [False, False, True, True, True]
+    assert not journal.append_once(numbers(2, 3), "2"), "a repetition makes no other key older"
+    assert journal.append_once(numbers(0, 1), "0"), "what was forgotten is written again"
+    assert read(journal, 0, 0, 6) == [0, 1, 2, 3, 4, 0]
+
+
+def test_a_name_is_told_the_same_place_again_also_with_several_partitions(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, "j", SCHEMA, partitions=3)
+    first = [journal.append_named(numbers(n, n + 2), f"batch {n}") for n in range(4)]
+    assert [repeated for _, repeated in first] == [False] * 4
+    assert [place for place, _ in first] == [{0: (0, 2)}, {1: (0, 2)}, {2: (0, 2)}, {0: (2, 4)}]
+    again = [journal.append_named(numbers(n, n + 2), f"batch {n}") for n in range(4)]
+    assert again == [(place, True) for place, _ in first]
+    assert journal.ends() == {0: 4, 1: 2, 2: 2}
+    journal.close()
+
+
+def test_other_records_under_a_name_that_is_taken_are_refused_and_the_rest_of_their_group_is_kept(
+    journal: SqliteJournal,
+) -> None:
+    journal.append_named(numbers(0, 2), "batch")
+    gate = threading.Barrier(5)
+    refused: list[str] = []
+
+    def work(index: int) -> None:
+        gate.wait()
+        try:
+            journal.append_named(numbers(7, 9), "batch" if index == 0 else f"batch {index}")
+        except StoreError as error:
+            refused.append(error.code)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == ["LS0428"]
+    assert read(journal, 0, 0, 10) == [0, 1, *[7, 8] * 4]
+
+
+def test_an_empty_batch_takes_no_name(journal: SqliteJournal) -> None:
+    assert journal.append_named(numbers(0, 0), "batch") == ({}, False)
+    assert journal.append_named(numbers(0, 1), "batch") == ({0: (0, 1)}, False)
+
+
+def test_names_and_own_keys_do_not_meet(journal: SqliteJournal) -> None:
+    journal.append_once(numbers(0, 1), "orders.dead-letters/0")
+    assert journal.append_named(numbers(1, 2), "orders.dead-letters/0") == ({0: (1, 2)}, False)
+
+
+def test_a_journal_of_the_format_before_keeps_its_records_and_its_keys(tmp_path: Path) -> None:
+    path = tmp_path / "journals/j/journal.db"
+    before = replace(JOURNAL_FORMAT, migrations=JOURNAL_FORMAT.migrations[:2])
+    database = Database(path, before)
+    assert _declared(database, SCHEMA, 1) is not None
+    with database.durable() as connection:
+        plain_bytes, body = encoded(numbers(0, 4))
+        connection.execute("INSERT INTO bodies VALUES (1, ?, ?)", (plain_bytes, body))
+        connection.execute("INSERT INTO batches VALUES (0, 0, 4, 10, 1)")
+        connection.execute("UPDATE partitions SET end = 4, appends = 2, ingested_us = 10")
+        connection.execute("INSERT INTO keys VALUES ('http:r1', 0, 0), ('letters/2', 0, 2)")
+    database.close()
+    journal = open_journal(tmp_path, "j")
+    assert read(journal, 0, 0, 4) == [0, 1, 2, 3]
+    assert journal.append_named(numbers(0, 2), "r1") == ({}, True), "where it ended was not kept"
+    assert not journal.append_once(numbers(2, 4), "letters/2")
+    assert journal.append_named(numbers(4, 5), "r2") == ({0: (4, 5)}, False)
+    journal.close()
+
+
+def test_a_journal_of_a_later_format_is_refused(journal: SqliteJournal, tmp_path: Path) -> None:
+    later = sqlite3.connect(tmp_path / "journals/j/journal.db")
+    later.execute(f"PRAGMA user_version={JOURNAL_FORMAT.version + 1}")
+    later.close()
+    with pytest.raises(StoreError, match="LS0401"):
+        open_journal(tmp_path, "j")
 
 
 def test_threads_that_append_the_same_key_append_it_once(journal: SqliteJournal) -> None:
@@ -286,3 +386,24 @@ def test_a_batch_is_decoded_as_it_was_encoded_also_when_cut_from_a_larger_one(re
 def test_wide_records_are_stored_in_smaller_pieces() -> None:
     table = pa.table({"s": ["x" * 300] * 10})
     assert [piece.num_rows for piece in pieces(table, bytes_max=1000)] == [3, 3, 3, 1]
+
+
+def test_a_fingerprint_depends_on_the_records_alone() -> None:
+    schema = arrow_schema(
+        parse_schema("s string, ok boolean, n bigint, t array<string>, m map<string,int>, p struct<x:int>")
+    )
+    rows = [
+        {"s": f"é{n}", "ok": n % 3 == 0, "n": n, "t": [str(n), None], "m": [("a", n)], "p": {"x": n}} if n % 4 else {}
+        for n in range(40)
+    ]
+    whole = pa.Table.from_pylist(rows, schema)
+    seen = set()
+    for start, end in ((0, 40), (0, 5), (3, 21), (17, 40), (9, 10), (8, 9)):
+        alone = pa.Table.from_pylist(rows[start:end], schema)
+        cut = pa.concat_tables([whole.slice(start, 1), whole.slice(start + 1, end - start - 1)])
+        assert fingerprint(cut) == fingerprint(whole.slice(start, end - start)) == fingerprint(alone)
+        seen.add(fingerprint(alone))
+    assert len(seen) == 6
+    beneath = pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\x01"), pa.array([7, 9]).buffers()[1]])
+    assert beneath.to_pylist() == [7, None]
+    assert fingerprint(pa.table({"n": beneath})) == fingerprint(pa.table({"n": pa.array([7, None], pa.int64())}))

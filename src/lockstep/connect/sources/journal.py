@@ -31,7 +31,7 @@ class JournalSide:
         self._name = f"journal {spec.name}"
         self._readers = JournalReaders(place.home, place.job, spec.name)
         self._warned: set[str] = set()
-        self._schema = arrow_schema(spec.schema)
+        self._schema = arrow_schema(spec.values)
         self._home, self._spec = place.home, spec
         self._opened: SqliteJournal | None = None
         self._stop_at: dict[int, int] | None = None
@@ -77,8 +77,13 @@ class JournalSide:
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         """The records of one piece. Whoever only reads makes no journal: an executor's disk may not be the driver's."""
+        at = piece.start
         for batch in self._journal(may_make=False).read(int(piece.partition), piece.start, piece.end):
             fitting = batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
+            if self._spec.timestamp_column:
+                times = self._journal().arrivals(int(piece.partition), at, at + batch.num_rows)
+                fitting = fitting.append_column(self._spec.timestamp_column, times)
+            at += batch.num_rows
             for offset in range(0, fitting.num_rows, BATCH_ROWS):
                 yield fitting.slice(offset, BATCH_ROWS)
 
@@ -104,7 +109,7 @@ class JournalSide:
 
     def _journal(self, *, may_make: bool = True) -> SqliteJournal:
         if self._opened is None:
-            schema = self._spec.schema if may_make else None
+            schema = self._spec.values if may_make else None
             self._opened = open_journal(self._home, self._spec.name, schema, self._spec.partitions)
         return self._opened
 

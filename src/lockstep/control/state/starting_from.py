@@ -149,7 +149,7 @@ def _check_sources(graph: Graph, place: Place, savepoint: Savepoint) -> None:
         spec, positions = step.spec, savepoint.entries[0].cut.get(step.id)
         if not isinstance(spec, JournalSource) or positions is None:
             continue  # files are compared by content, topics by their id: their sources say it themselves
-        journal = open_journal(place.home, spec.name, spec.schema, spec.partitions)
+        journal = open_journal(place.home, spec.name, spec.values, spec.partitions)
         try:
             begins, ends = journal.begins(), journal.ends()
         finally:

@@ -57,7 +57,9 @@ value, a trigger for anything more particular.""",
 ls.late(...). early= and late= of ls.at_watermark take ls.every(...), ls.on_count(...) or
 ls.early(...) and ls.late(...).
 
-time= of a window is "event", "processing" or "ingestion". An assigner of your own is an instance
+time= of a window is "event" or "processing". Windows by ingestion time, when records came into the
+journal or topic, are windows of event time: ls.journal("hits", schema=..., timestamp_column="arrived"),
+and then .event_time("arrived"). An assigner of your own is an instance
 of a subclass of ls.WindowAssigner with a method assign(record) that returns a list of pairs
 (start, end) of datetimes.""",
     ),

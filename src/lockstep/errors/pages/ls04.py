@@ -136,7 +136,8 @@ Start processes with `multiprocessing.get_context("spawn")`, or open the store i
         """Threads that append at the same time share one transaction, which one of them writes for all. That thread was
 interrupted (Ctrl-C), so it is not known whether the transaction came to its end; all of it is on disk, or none.
 
-Look at the end of the journal before you append the records again, or use keys (`append_once`).""",
+Look at the end of the journal before you append the records again; or give them a name
+(`ls.Journal("logins").put(records, once="importer/17")`), and simply put them again.""",
     ),
     "LS0418": Page(
         "too many dead letters",
@@ -212,5 +213,34 @@ by itself; when the other is back, or if there is an older snapshot, it goes on.
 then removes its folder on every host, then its nodes, and its name last. It is under way, or it was cut off in the
 middle: a host did not answer, or the command was ended. `lockstep delete JOB` goes on where it was. After that a job of
 the same name begins anew.""",
+    ),
+    "LS0428": Page(
+        "a name that stands for other records",
+        """Records can be put under a name: `ls.Journal("logins").put(records, once="importer/17")`, `lockstep put
+--once NAME`, `Idempotency-Key` over HTTP. The same records under the same name are taken for a repetition and are not
+written again. These are other records, so taking them for a repetition would lose them. Nothing of the call was kept.
+
+- A producer that counts its batches has begun to count anew: put something into the name that changes, like the time
+  of its start, or go on from the number that it had.
+- A repetition has to be made of the same records: a time or an id that is made anew for each attempt makes other ones.
+- The file of a `lockstep put --once NAME` was changed after parts of it were put: chunk N has the name NAME/N. Put what
+  is new under a new name.""",
+    ),
+    "LS0429": Page(
+        "not a name for records",
+        """A name that records are put under (`once=` in Python, `--once` on the command line) is a text of 1 to 200
+printable characters. It says which records these are, and is the same when they are put again: who sends them and the
+number of the batch ("importer-3/17"), or the file that they are from.""",
+    ),
+    "LS0430": Page(
+        "the journal was closed",
+        """An `ls.Journal` cannot be written to after `close()`, or after the end of its `with` block. Keep it open for
+as long as there are records to write: opening it costs some milliseconds, a put on an open one far less.""",
+    ),
+    "LS0431": Page(
+        "an address is not a journal",
+        """`ls.Journal` and `lockstep put` write to journals, which are files in `.lockstep/journals` of the project
+and have a plain name. Records for a Kafka topic are written with a Kafka producer (an idempotent one, or with
+transactions, where a retry must not double them); a job reads them with `ls.kafka(...)`.""",
     ),
 }

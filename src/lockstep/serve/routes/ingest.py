@@ -32,7 +32,8 @@ def routes(desk: Desk) -> APIRouter:
         """Append JSON lines to a journal: all of them or none; on disk when this answers.
 
         A line that is no record is named (LS0403), and nothing of the request is kept. 429 with Retry-After while too
-        many records wait to be read. With a key, the same request again appends nothing.
+        many records wait to be read. With a key, the same request again appends nothing; a key that has other records
+        is refused (LS0428). A journal remembers its newest 1,000,000 keys.
         """
         body = await request.body()
         return await anyio.to_thread.run_sync(desk.ingest, journal, body, key)
