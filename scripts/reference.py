@@ -259,8 +259,8 @@ def _members(cls: type) -> dict[str, Any]:
 
 
 def _is_made_by_users(cls: type) -> bool:
-    """Streams come from jobs; what users make themselves has a public signature."""
-    return not any(name.startswith(("registry", "_", "step")) for name in inspect.signature(cls).parameters)
+    """Streams and running jobs come from jobs; what users make themselves has a public signature."""
+    return not any(name.startswith(("registry", "_", "step", "graph")) for name in inspect.signature(cls).parameters)
 
 
 def _signature(value: Any, *, bound: bool = False) -> str:

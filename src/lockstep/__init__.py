@@ -58,6 +58,9 @@ if TYPE_CHECKING:
     from lockstep.keyed.windows.custom import WindowAggregator as WindowAggregator
     from lockstep.keyed.windows.custom import WindowAssigner as WindowAssigner
     from lockstep.keyed.windows.custom import WindowFunction as WindowFunction
+    from lockstep.library.rows import SinkRows as SinkRows
+    from lockstep.library.running import RunningJob as RunningJob
+    from lockstep.library.view import JobResult as JobResult
     from lockstep.plan.expression import epoch_time as epoch_time
     from lockstep.serve.client import Client as Client
 
@@ -88,6 +91,9 @@ _HOMES = {
     "epoch_time": "plan.expression",
     "LockstepError": "errors",
     "Client": "serve.client",
+    "RunningJob": "library.running",
+    "JobResult": "library.view",
+    "SinkRows": "library.rows",
     "Process": "keyed.process",
     "broadcast_map": "keyed.states",
     "broadcast_state": "keyed.states",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lockstep.api.arguments import source_spec
 from lockstep.api.registry import Registry
@@ -15,6 +16,10 @@ from lockstep.plan.schema import did_you_mean
 from lockstep.plan.specs import SourceSpec, TableSpec
 from lockstep.plan.sql_meaning import as_sql_means
 from lockstep.plan.steps import Source
+
+if TYPE_CHECKING:
+    from lockstep.library.running import RunningJob
+    from lockstep.library.view import JobResult
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
@@ -28,7 +33,7 @@ class Job:
 
     def __init__(self, name: str, **options: Any) -> None:
         self.name = checked_job_name(name)
-        self.options: Mapping[str, Any] = _checked_options(options)
+        self.options: Mapping[str, Any] = checked_options(options)
         self._registry = Registry(name)
 
     def source(self, name: str, spec: SourceSpec) -> Stream:
@@ -59,6 +64,53 @@ class Job:
         from lockstep.api.sql.query import sql_stream
 
         return sql_stream(self._registry, text, name, streams)
+
+    def run(
+        self,
+        *,
+        project: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        show: bool | None = None,
+        **options: Any,
+    ) -> JobResult:
+        """Run the job in processes of its own, as `lockstep run` does, wait for its end, and give what it published.
+
+        >>> result = job.run()                        # doctest: +SKIP
+        >>> result.read("counts").pandas()            # doctest: +SKIP
+
+        Without ``project`` it lives in a temporary folder that goes with the result: it processes all its input and
+        ends, with one replica unless it is told otherwise. With a project folder it is what `lockstep run` is there: it
+        goes on where it was, until Ctrl-C, ``until_done=True`` or ``available_now=True`` ends it. ``options`` are those
+        of ``[run]`` (``replicas=2``, ``epoch_interval="200 ms"``); ``master`` and ``spark_conf`` go to Spark. ``show``
+        draws the running job (default: in a notebook). Ctrl-C ends the job after the epoch under way.
+        """
+        # Imported late, here and below: describing a job needs no Spark.
+        from lockstep.library.running import run
+
+        return run(self, project, options, _spark(master, spark_conf), show=show)
+
+    def start(
+        self,
+        *,
+        project: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> RunningJob:
+        """Start the job in processes of its own, and go on: the handle feeds it, looks at it and ends it.
+
+        >>> with job.start(replicas=2) as running:    # doctest: +SKIP
+        ...     running.put("logins", [{"user": "ann", "ok": False}])
+        ...     running.catch_up()
+        ...     print(running.read("failures").pandas())
+
+        The arguments are those of :meth:`run`. Without ``project`` everything is in a temporary folder that goes with
+        the handle. The job ends with the block, with :meth:`RunningJob.stop`, or with this program, however that ends.
+        """
+        from lockstep.library.running import start
+
+        return start(self, project, options, _spark(master, spark_conf))
 
     def graph(self) -> Graph:
         """The job as it stands, checked as a whole."""
@@ -96,7 +148,12 @@ def checked_job_name(name: object, hint: str = 'Job("{near}")') -> str:
     )
 
 
-def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _spark(master: str | None, conf: Mapping[str, str] | None) -> dict[str, Any]:
+    settings: dict[str, Any] = {"conf": dict(conf or {})}
+    return settings if master is None else {**settings, "master": master}
+
+
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options under their full names, each checked as `lockstep.toml` would be."""
     if not options:
         return {}

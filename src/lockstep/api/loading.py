@@ -20,6 +20,8 @@ from lockstep.api.job import Job
 from lockstep.errors import LockstepError, PlanError
 
 _WITH_VARIABLE = re.compile(r"(?P<path>.*\.py):(?P<variable>\w+)")
+_executing: list[Path] = []
+"""The job files that are being loaded now."""
 _loaded_names: set[str] = set()
 """Modules that earlier loads brought in: a second job may have a module of the same name in its own folder."""
 
@@ -72,6 +74,26 @@ def load_job(path_text: str) -> LoadedJob:
     job = _as_job(getattr(module, chosen))
     assert job is not None, "only variables with jobs are chosen"
     return LoadedJob(job, path, chosen, modules, tuple(names), _hash(modules))
+
+
+def being_loaded() -> Path | None:
+    """The job file that this process is loading at this moment."""
+    return _executing[-1] if _executing else None
+
+
+def is_user_module(module: object) -> bool:
+    """Whether a module is the user's own: a file that is neither installed nor Lockstep's.
+
+    >>> import json
+    >>> is_user_module(json), is_user_module(sys.modules["lockstep"])
+    (False, False)
+    """
+    file, name = getattr(module, "__file__", None), str(getattr(module, "__name__", ""))
+    if not file or name.partition(".")[0] == "lockstep":
+        return False
+    path = Path(file).resolve()
+    installed = any(path.is_relative_to(Path(prefix).resolve() / "lib") for prefix in (sys.prefix, sys.base_prefix))
+    return path.suffix == ".py" and "site-packages" not in path.parts and not installed
 
 
 def save_code(loaded: LoadedJob, folder: Path) -> Path:
@@ -172,6 +194,7 @@ def _execute(path: Path) -> ModuleType:
         code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
         # Dataclasses and pickling look a module up by its name while it is still being executed.
         sys.modules[name] = module
+        _executing.append(path)
         exec(code, module.__dict__)  # noqa: S102 - the user's own file, run at the user's request
     except SyntaxError as error:
         raise _syntax_error(error, path) from None
@@ -179,6 +202,8 @@ def _execute(path: Path) -> ModuleType:
         raise _located(error, path) from error
     except (Exception, SystemExit) as error:
         raise _raised(error, path) from error
+    finally:
+        _executing[:] = [one for one in _executing if one != path]
     return module
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from lockstep.cli.output import iso_text, rate_text, span_text, time_text, waiting_text
 from lockstep.clock import wall_us
 from lockstep.control.status.event_words import event_text, is_divergence
+from lockstep.control.status.report import overview_json
 
 if TYPE_CHECKING:
     from lockstep.control.status.health import Event, ReplicaHealth
@@ -125,52 +126,6 @@ def event_json(event: Event) -> dict[str, object]:
     """An event for a program."""
     _, at_us, kind, replica, text = event
     return {"happened": iso_text(at_us), "kind": kind, "replica": replica, "text": text}
-
-
-def overview_json(job: str, overview: Overview) -> dict[str, object]:
-    """A job's state for a program: what `run --json` writes every second and `status --json` begins with."""
-    health = overview.health
-    return {
-        "job": job,
-        "state": health.state,
-        "healthy": health.state == "healthy",
-        "degraded": health.state == "degraded",
-        "reason": health.reason,
-        "head": None
-        if overview.head_time_us is None
-        else {"epoch": overview.head_epoch, "epoch_time": iso_text(overview.head_time_us)},
-        "published_epoch": overview.published_epoch,
-        "rows_per_s": round(overview.rows_per_s, 3),
-        "held_back_us": overview.held,
-        "latency_last_minute_ms": {name: round(value, 1) for name, value in overview.latency_ms.items()},
-        "dead_letters": overview.dead_letters,
-        "replicas": [replica_json(replica) for replica in health.replicas],
-    }
-
-
-def replica_json(replica: ReplicaHealth) -> dict[str, object]:
-    """A replica's state for a program."""
-    return {
-        "replica": replica.replica,
-        "environment": replica.environment,
-        "state": replica.state,
-        "alive": replica.alive,
-        "epoch": replica.epoch,
-        "lag_epochs": replica.lag_epochs,
-        "within_lead": replica.within_lead,
-        "epoch_ms": round(replica.epoch_s * 1000, 1),
-        "restarts": replica.restarts,
-        "starting_s": None if replica.starting_s is None else round(replica.starting_s, 1),
-        "working_on": replica.working_on if replica.working_on >= 0 else None,
-        "under_way_s": round(replica.under_way_s, 1),
-        "tasks": replica.tasks,
-        "tasks_done": replica.tasks_done,
-        "executors": replica.executors,
-        "executors_lost": replica.executors_lost,
-        "pid": replica.pid,
-        "host": replica.host,
-        "note": replica.note,
-    }
 
 
 def _to_stderr(text: str) -> None:

@@ -10,14 +10,12 @@ from rich.text import Text
 
 from lockstep.cli.ledger import JobName
 from lockstep.cli.live_table import STATE_STYLES, replica_table
-from lockstep.cli.output import iso_text, out, print_json, rate_text, span_text, waiting_text
-from lockstep.cli.plain_lines import overview_json
+from lockstep.cli.output import out, print_json, rate_text, span_text, waiting_text
 from lockstep.cli.project import project_of
 from lockstep.clock import wall_us
 
 if TYPE_CHECKING:
     from lockstep.control.status.overview import Overview
-    from lockstep.store.protocols import Store
 
 
 def status(
@@ -39,40 +37,17 @@ def status(
     """
     from lockstep.connect.letters import dead_letters
     from lockstep.control.status.overview import Watcher
+    from lockstep.control.status.report import status_report
 
     project = project_of(context)
     with project.open_store(job) as (name, store), closing(dead_letters(project.home, name, store)) as letters:
         overview = Watcher(store, letters).look(wall_us())
-        report = _report(name, store, overview)
+        report = status_report(name, store, overview)
     if as_json:
         print_json(report)
     else:
         _show(report, overview)
     raise typer.Exit(0 if overview.health.state == "healthy" else 1)
-
-
-def _report(name: str, store: Store, overview: Overview) -> dict[str, Any]:
-    from lockstep.control.status.overview import spares
-
-    divergences = store.divergences()
-    last = divergences[-1] if divergences else None
-    return {
-        **overview_json(name, overview),
-        "latency_ms": store.latency_ms(),
-        "spares": spares(store),
-        "divergences": len(divergences),
-        "last_divergence": None
-        if last is None
-        else {
-            "epoch": last.epoch,
-            "sink": last.sink,
-            "replica": last.replica,
-            "against": last.published_by,
-            "at": iso_text(last.at_us),
-            "verdict": last.verdict or "open",
-            "detail": last.detail,
-        },
-    }
 
 
 def _show(report: dict[str, Any], overview: Overview) -> None:

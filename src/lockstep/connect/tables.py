@@ -58,6 +58,10 @@ class Table:
 
     kind: ClassVar[str] = "table"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # In a replica it is the copy that counts, also for a job that comes to it by value.
+        return _restored, (self.path, self.format, self.schema, self.declared, self.file, self.copy)
+
     @property
     def key(self) -> str:
         """What tells it from the other tables of a job."""
@@ -120,6 +124,12 @@ def table(path: str | Path, *, format: TableFormat | None = None, schema: str | 
     kind = format or _format_of(file, text)
     found = declared or _schema_of(file, kind, text)
     return Table(text, kind, found, declared.ddl() if declared else "", file.resolve())
+
+
+def _restored(path: str, format: TableFormat, schema: Schema, declared: str, file: Path, copy: Path | None) -> Table:
+    """A table that another process has made, as this one sees it."""
+    copied = None if _here.copies is None else _here.copies.of("|".join((path, format, declared)))
+    return Table(path, format, schema, declared, file, copied or copy)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ _AREAS = (
     "ls06",
     "ls06_agents",
     "ls06_executors",
+    "ls06_library",
     "ls06_tools",
     "ls06_transfer",
     "ls07_operations",

@@ -34,6 +34,12 @@ _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _creation = itertools.count()
 
 
+def create_after(order: int) -> None:
+    """Steps that are made from now on come after ``order``: this process goes on with steps that another one made."""
+    global _creation
+    _creation = itertools.count(max(order + 1, next(_creation)))
+
+
 @dataclass(frozen=True, eq=False)
 class Step:
     """One operator of a job's graph. ``order`` counts creations: sorting by it is a topological order."""

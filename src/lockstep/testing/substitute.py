@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from lockstep.api.job import Job
+from lockstep.api.loading import is_user_module
 from lockstep.connect.specs import FilesSink, JournalSource
 from lockstep.plan.expression import Expression
 from lockstep.plan.graph import Graph
@@ -106,7 +107,7 @@ def _files(step: Step) -> list[str]:
         for value in values
         for each in _parts(value)
     ]
-    return [str(module.__file__) for module in modules if module is not None and _is_user_module(module)]
+    return [str(module.__file__) for module in modules if module is not None and is_user_module(module)]
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -124,14 +125,5 @@ def _parts(value: Any) -> Iterator[Any]:
         yield from _parts(each)
 
 
-def _is_user_module(module: Any) -> bool:
-    file = getattr(module, "__file__", None)
-    if not file or module.__name__.partition(".")[0] == "lockstep":
-        return False
-    path = Path(file).resolve()
-    installed = any(path.is_relative_to(Path(prefix).resolve() / "lib") for prefix in (sys.prefix, sys.base_prefix))
-    return path.suffix == ".py" and "site-packages" not in path.parts and not installed
-
-
 def _is_in(module: Any, folders: set[Path]) -> bool:
-    return _is_user_module(module) and Path(module.__file__).resolve().parent in folders
+    return is_user_module(module) and Path(module.__file__).resolve().parent in folders

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.cli.plain_lines import replica_json
 from lockstep.clock import wall_us
 from lockstep.control.status.health import History, Limits, judge_health
 from lockstep.control.status.overview import rows_per_s
+from lockstep.control.status.report import replica_json
 from lockstep.runtime.desired_run import RUN_BEGAN
 from lockstep.store.dead_letters import DeadLetterWriter, Letter
 from lockstep.store.protocols import Digest, Divergence, Entry, Holder, Progress, Published, Store, state_subject

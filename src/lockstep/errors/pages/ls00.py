@@ -152,4 +152,10 @@ PAGES: dict[str, Page] = {
         "make user namespaces. Where they are not permitted (many containers), the demo goes on with three agents "
         "on the loopback interface, and says that no cable can be pulled.",
     ),
+    "LS0025": Page(
+        "Polars is not installed",
+        "The rows of a sink can be had as an Arrow table, for pandas, and for Polars where that is installed in the "
+        "environment of the program: pip install polars. Lockstep itself does not need it: .arrow() and .pandas() "
+        "always work, and other libraries (DuckDB, too) take the Arrow table as it is.",
+    ),
 }

@@ -1,4 +1,4 @@
-"""Pages of the codes LS012x: finding and loading the job file."""
+"""Pages of the codes LS012x: finding and loading the job file, and jobs that come to their replicas by value."""
 
 from __future__ import annotations
 
@@ -34,5 +34,21 @@ PAGES: dict[str, Page] = {
         "ended in an exception, at the line shown. A job file should only describe the job. Work that belongs to "
         "a program (parsing arguments, opening connections, starting threads) goes into functions or under if "
         '__name__ == "__main__".',
+    ),
+    "LS0125": Page(
+        "A job file starts its job while it is loaded",
+        "`lockstep run`, `plan`, `check` and `submit` execute a job file to find the job in it. This file calls "
+        "job.run() or job.start() on the way, so the job would be started once more, by every process that loads "
+        'it. Put the call under if __name__ == "__main__": at the end of the file. Then `python job.py` runs the '
+        "job from Python, and `lockstep run job.py` runs it from the command line.",
+    ),
+    "LS0137": Page(
+        "Something of a job cannot leave the process that made it",
+        "job.run() and job.start() run replicas, which are processes of their own. The job goes to them as it is, "
+        "with the functions and classes that it uses and with the values that those refer to. Some values cannot "
+        "go: locks, open files, connections, sessions, handles of running jobs. The message names the step. Make "
+        "such a thing inside the function that uses it, or pass what it is made from: a path, an address.\n\n"
+        "The other way round, a replica may not find what a function imports: packages have to be installed in "
+        "the environment that runs the job. Modules beside the script or notebook travel with the job.",
     ),
 }

@@ -64,11 +64,12 @@ more. This job still had something on its way after hundreds of epochs: a loop (
 round without end? Give it fewer rounds=, or leave out until_done and say how many HEARTBEATs there are.""",
     ),
     "LS0642": Page(
-        "A test asks for a sink that the job does not have",
+        "A sink is asked for that the job does not have",
         """\
-A result knows a job's sinks by their ids, by the place they write to (`out/alerts`), or without any
-name if there is only one. Give a sink a name where it is made: .to(ls.files("out/alerts"),
-name="alerts"), then result.sink("alerts").""",
+A result knows a job's sinks by their names, in a test also by the place they write to (`out/alerts`), or
+without any name if there is only one. Give a sink a name where it is made: .to(ls.files("out/alerts"),
+name="alerts"). Then it is result.sink("alerts") in a test, and running.read("alerts") or
+result.read("alerts") for a job that is run from Python.""",
     ),
     "LS0650": Page(
         "This job cannot be run under chaos",

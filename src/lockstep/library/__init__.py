@@ -1,0 +1,1 @@
+"""Jobs run from Python: ``job.run()``, ``job.start()``, results as tables, live pictures in a notebook."""
