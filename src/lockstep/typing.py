@@ -79,11 +79,13 @@ if TYPE_CHECKING:
     from lockstep.plan.windows import Tumbling as Tumbling
     from lockstep.serve import models as models
     from lockstep.store.protocols import Entry as Entry
+    from lockstep.store.python_records import ArrowStream as ArrowStream
     from lockstep.testing.inputs import Clock as Clock
     from lockstep.testing.inputs import Happening as Happening
     from lockstep.testing.replica import ReplicaHere as ReplicaHere
 
 _HOMES = {
+    "ArrowStream": "store.python_records",
     "BoltContext": "keyed.bolts",
     "BoltDeclarer": "api.topology.declarations",
     "BoltState": "keyed.bolts",
