@@ -92,12 +92,17 @@ def is_user_module(module: object) -> bool:
     if not file or name.partition(".")[0] == "lockstep":
         return False
     path = Path(file).resolve()
-    installed = any(path.is_relative_to(Path(prefix).resolve() / "lib") for prefix in (sys.prefix, sys.base_prefix))
+    libraries = [
+        Path(prefix).resolve() / lib for prefix in (sys.prefix, sys.base_prefix) for lib in ("lib", sys.platlibdir)
+    ]
+    installed = any(path.is_relative_to(library) for library in libraries)
     return path.suffix == ".py" and "site-packages" not in path.parts and not installed
 
 
 def save_code(loaded: LoadedJob, folder: Path) -> Path:
     """Copy the job's code into ``folder``; the path of the job file there, which :func:`load_job` takes."""
+    # A job that was packed by value holds whatever its functions refer to: nobody else's business.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for relative, content in loaded.modules:
         target = folder / relative
         target.parent.mkdir(parents=True, exist_ok=True)

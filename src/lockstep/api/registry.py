@@ -15,8 +15,8 @@ class Registry:
     job: str
     steps: list[Step] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
-    queried: set[str] = field(default_factory=set)
-    """The ids of the steps that queries in SQL made."""
+    queried: dict[str, None] = field(default_factory=dict)
+    """The ids of the steps that queries in SQL made. Not a set: a packed job has to be the same bytes anywhere."""
 
     def new_id(self, kind: str, name: str | None) -> str:
         """The user's ``name`` if there is one (LS0116 if it is taken), else ``kind``, ``kind_2``, ..."""

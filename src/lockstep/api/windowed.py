@@ -267,8 +267,9 @@ class WindowedStream:
         The accumulator has any form, where that of :meth:`fold` is the result itself; and a window keeps nothing else,
         where :meth:`process` has all its records.
         """
-        made = python_schema(schema, "aggregate")
-        return self._step(self._id("aggregate", name), Accumulation(_checked_aggregator(aggregator), made))
+        made, checked = python_schema(schema, "aggregate"), _checked_aggregator(aggregator)
+        merges = isinstance(self._window, Session) and type(checked).merge is not WindowAggregator.merge
+        return self._step(self._id("aggregate", name), Accumulation(checked, made, merges))
 
     def process(
         self,

@@ -13,7 +13,6 @@ from lockstep.keyed.windows.aggregated import Aggregated
 from lockstep.keyed.windows.assigners import assigner_of
 from lockstep.keyed.windows.contents import Added, Contents, Folded, InOrder, Processed, Reduced
 from lockstep.keyed.windows.counts import CountOperator
-from lockstep.keyed.windows.custom import WindowAggregator
 from lockstep.keyed.windows.operator import WindowOperator
 from lockstep.keyed.windows.results import Results
 from lockstep.keyed.windows.top import Ranked
@@ -56,8 +55,7 @@ def _contents(step: WindowStep, values: pa.Schema, columns: pa.Schema) -> Conten
             return InOrder(fold) if isinstance(step.window, Session) else fold
         case Accumulation(aggregator):
             made = Aggregated(step.id, aggregator, arrow_schema(computation.schema), tuple(columns.names))
-            merges = type(aggregator).merge is not WindowAggregator.merge
-            return InOrder(made) if isinstance(step.window, Session) and not merges else made
+            return InOrder(made) if isinstance(step.window, Session) and not computation.merges else made
         case Processing():
             return Processed(step.id, computation.function, arrow_schema(computation.schema), tuple(columns.names))
 

@@ -140,8 +140,8 @@ class RunningJob(JobView):
         """
         self._check()
         spec = self._journal(source)
-        batch = batch_from_pylist(list(records), spec.schema)
-        journal = open_journal(self.project / STORE_FOLDER, spec.name, spec.schema, spec.partitions)
+        batch = batch_from_pylist(list(records), spec.values)
+        journal = open_journal(self.project / STORE_FOLDER, spec.name, spec.values, spec.partitions)
         try:
             appended = journal.append(batch)
         finally:

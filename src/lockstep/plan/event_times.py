@@ -38,9 +38,9 @@ def _is_in_order_by_partition(source: Source, time: Expression) -> bool:
     """Whether the partitions of a source are each in order: a topic's are meant to be, a journal's by arrival are."""
     if source.spec.kind in BY_PARTITION_KINDS:
         return True
-    data = source.spec.to_json()
-    arrived, is_divided = data.get("timestamp_column"), data.get("partitions", 1) > 1
-    return bool(arrived) and is_divided and isinstance(time, Column) and time.name == arrived
+    # How many partitions a journal has is not known here: one that is there keeps its own number.
+    arrived = source.spec.to_json().get("timestamp_column")
+    return bool(arrived) and isinstance(time, Column) and time.name == arrived
 
 
 def moved(column: str, by_us: int) -> Expression:

@@ -24,6 +24,8 @@ from lockstep.plan.updates import Updates, check_updates, updates_of
 
 KindName = Literal["append", "updates", "changes"]
 
+TRAVELLING = frozenset({"lockstep_change", "lockstep_event_time"})
+"""Lockstep's own columns in journals between stages and for sinks; in schemas no name begins with "__"."""
 SIGN = "lockstep.change"
 """The function without arguments that is the sign of a row."""
 
@@ -80,11 +82,24 @@ def _(step: Step) -> bool:
 def check_kinds(steps: Iterable[Step]) -> None:
     """Refuse a job in which a step would take rows for what they are not (LS0126, LS0127, LS0128)."""
     found = tuple(steps)
+    for step in found:
+        _check_columns(step)
     check_updates(found)
     for step in found:
         changes = next((one for one in map(updates_of, step.inputs) if one is not None and one.taken_back), None)
         if changes is not None:
             _check_reader(step, changes)
+
+
+def _check_columns(step: Step) -> None:
+    name = next((one for one in step.columns if one.lower() in TRAVELLING), None)
+    if name is not None:
+        raise PlanError(
+            "LS0106",
+            f'"{name}" in {step.where} is a reserved name',
+            why="between stages, and to sinks with a key, Lockstep's own columns travel under such names.",
+            hint="give it another name.",
+        )
 
 
 def _check_reader(step: Step, changes: Updates) -> None:

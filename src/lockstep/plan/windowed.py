@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.durations import duration_text
@@ -85,6 +85,8 @@ class Accumulation:
 
     aggregator: Any
     schema: Schema
+    merges: bool = False
+    """Whether accumulators are made one when sessions meet; without that sessions keep their records."""
 
     @property
     def function(self) -> Callable[[Any, Any], Any]:
@@ -102,7 +104,8 @@ class Accumulation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for the plan and for checkpoints."""
-        return {"aggregate": self.name, "schema": self.schema.to_json()}
+        merges = {"merges": True} if self.merges else {}
+        return {"aggregate": self.name, "schema": self.schema.to_json(), **merges}
 
 
 @dataclass(frozen=True)
@@ -379,7 +382,11 @@ def _(step: WindowStep) -> Updates | None:
     rank = step.computation.rank_columns if isinstance(step.computation, Top) else ()
     # Sessions grow together, so that no row replaces what they were; a function gives as many rows as it likes.
     one_row = not isinstance(step.window, Session | Custom) and not isinstance(step.computation, Processing)
-    return rolling_updates(step, (*step.key_names, *WINDOW_COLUMNS, *rank), aggregates, one_row=one_row)
+    found = rolling_updates(step, (*step.key_names, *WINDOW_COLUMNS, *rank), aggregates, one_row=one_row)
+    if found is None or found.identity is None or not isinstance(step.window, GlobalWindow):
+        return found
+    # A global window is one for each key: its bounds tell no rows apart.
+    return replace(found, identity=found.identity - set(WINDOW_COLUMNS))
 
 
 @aggregation_of.register

@@ -18,6 +18,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,10 +95,17 @@ def serve(path: str) -> None:
         os.close(files[0])
 
 
+def _end_with(asking: socket.socket) -> None:
+    """Spark ends the process that it started, which is the one that asked: a source would wait for ever."""
+    asking.recv(1)
+    os._exit(0)
+
+
 def _work(asking: socket.socket, files: list[int]) -> None:
     """What the process that was not started would have done. The one that asked waits for the end of this one."""
     with asking.makefile("rb") as given:
         wish = json.loads(given.readline())
+    threading.Thread(target=_end_with, args=[asking], daemon=True).start()
     os.environ.clear()
     os.environ.update(wish["environment"])
     sys.path[:0] = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each not in sys.path]

@@ -416,6 +416,12 @@ def _ranked(
     return f"SELECT user, n, place, window_start FROM ({inner}) AS r WHERE {where}"
 
 
+def _renamed_ranking() -> str:
+    minutes = MINUTES.format(window="window(at, '1 minute')")
+    place = PLACES.format(by="window_start, window_end", order="n DESC")
+    return f"WITH m AS ({minutes}), r(who, at) AS (SELECT user, {place} FROM m) SELECT * FROM r WHERE at <= 3"
+
+
 def test_the_first_rows_of_each_window_are_its_top() -> None:
     made = _made(_ranked("window_start, window_end, user"))
     order = "named_struct('known_0', NOT (`n`) IS NULL, 'value_0', `n`)"
@@ -482,6 +488,8 @@ def test_a_ranking_may_stand_in_with_or_in_from(query: str) -> None:
     [
         (_ranked(where="n > 3"), "row_number() without an upper bound"),
         (_ranked(where="place <= 3 OR n > 3"), "row_number() without an upper bound"),
+        (_ranked(where="p.place <= 3"), "row_number() without an upper bound"),
+        (_renamed_ranking(), "a list of columns behind WITH"),
         (_ranked(by="user"), "row_number() is not divided by window"),
         (_ranked(by="window_end, upper(user)"), "row_number() is divided by something that is no column"),
         (_ranked(window="session_window(at, '1 minute')"), "row_number() is not divided by window"),

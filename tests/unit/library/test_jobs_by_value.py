@@ -137,6 +137,8 @@ def test_two_processes_that_make_the_same_job_write_the_same_file(tmp_path: Path
         "job = ls.Job('same')\n"
         "users = job.source('users', ls.journal('users', schema='user string'))\n"
         "users.map(lambda r: {'user': r['user'].upper()}, schema='user string').to(ls.files('out'))\n"
+        "counts = 'select user, count(*) as n from users group by user'\n"
+        "job.sql(f'select n, count(*) as times from ({counts}) where n > 1 group by n').to(ls.files('more'))\n"
         "print(json.dumps(hashlib.sha256(job_file(job).encode()).hexdigest()))\n"
     )
     run = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"

@@ -113,6 +113,19 @@ def test_a_run_without_a_project_ends_by_itself(
     assert pretended.words == ["wait"]
 
 
+def test_records_are_put_into_a_journal_that_says_itself_when_they_came(
+    pretended: type[Pretended], tmp_path: Path
+) -> None:
+    job = ls.Job("ordered")
+    spec = ls.journal("hits", schema="page string", timestamp_column="arrived")
+    job.source("hits", spec).to(ls.files("out"))
+    running = job.start(project=tmp_path)
+    assert running.put("hits", [{"page": "a"}]) == 1
+    with ls.Journal("hits", project=tmp_path) as journal:
+        assert journal.put([{"page": "b"}]).records == 1
+    running.stop()
+
+
 def test_ctrl_c_ends_a_run_gracefully_and_is_the_end_of_one_that_has_no_other(
     pretended: type[Pretended], tmp_path: Path
 ) -> None:

@@ -42,6 +42,8 @@ def _sessions(events: Any) -> Any:
         (lambda events: events.key_by("user").window(ls.tumbling("1 m")).agg(n=F.count("*")), "append"),
         (_counts, "updates by user, city"),
         (lambda events: events.key_by("user").max_by("ms"), "updates by user"),
+        (lambda events: events.key_by("user").top(3, by="ms"), "updates by user, rank"),
+        (lambda events: events.key_by("user").top(3, by="ms").latest(), "changes by user, rank"),
         (lambda events: _counts(events).filter("mean > 5").rename(user="who"), "updates by who, city"),
         (lambda events: _counts(events).select("city", "n"), "updates"),
         (lambda events: _counts(events).union(_counts(events)), "updates"),
@@ -159,3 +161,13 @@ def test_a_row_is_taken_back_only_where_the_sink_finds_it(sink: Any, says: str) 
     with pytest.raises(PlanError, match=says) as caught:
         _job_of(events).graph()
     assert caught.value.code == "LS0127"
+
+
+@pytest.mark.parametrize("name", ["lockstep_change", "Lockstep_Event_Time"])
+def test_columns_have_no_names_that_travel_between_stages(name: str) -> None:
+    job = ls.Job("kinds")
+    events = job.source("a", ls.journal("a", schema=SCHEMA))
+    events.with_columns(**{name: "ms"}).to(ls.files("out"))
+    with pytest.raises(PlanError) as caught:
+        job.graph()
+    assert caught.value.code == "LS0106" and name in caught.value.fact

@@ -232,7 +232,7 @@ def _minutes(stream: ls.Stream) -> ls.Stream:
         (lambda job: _source(job, "a").flat_map(lambda one: [one], schema="user string, at timestamp"), True),
         (lambda job: _source(job, "a", "journal"), False),
         (lambda job: job.source("a", ls.journal("a", schema="n bigint", partitions=2, timestamp_column="at")), True),
-        (lambda job: job.source("a", ls.journal("a", schema="n bigint", timestamp_column="at")), False),
+        (lambda job: job.source("a", ls.journal("a", schema="n bigint", timestamp_column="at")), True),
         (lambda job: job.source("a", _ARRIVED).select(at=ls.F.col("came")), False),
         (lambda job: _source(job, "a").union(_source(job, "b")), False),
         (lambda job: _source(job, "a").map_batches(lambda rows: rows, schema="user string, at timestamp"), False),

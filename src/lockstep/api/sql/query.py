@@ -31,7 +31,7 @@ def sql_stream(registry: Registry, text: Any, name: str | None, given: Mapping[s
     except Exception:
         del registry.steps[steps_before:]
         raise
-    registry.queried.update(step.id for step in registry.steps[steps_before:])
+    registry.queried.update(dict.fromkeys(step.id for step in registry.steps[steps_before:]))
     return called
 
 

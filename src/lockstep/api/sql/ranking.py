@@ -115,10 +115,12 @@ def ranking_of(node: exp.Expression) -> Ranking | None:
     return Ranking(node, over[0].alias, over[0].this) if numbered else None
 
 
-def bound_of(select: exp.Select, ranking: Ranking, query: QueryText) -> int:
-    """The highest number that the WHERE of the query around a ranking lets through (LS0233 if there is none)."""
+def bound_of(select: exp.Select, ranking: Ranking, alias: str, query: QueryText) -> int:
+    """The highest number that the WHERE of the query around a ranking (``alias`` there) lets through (LS0233 if there
+    is none)."""
     where = select.args.get("where")
-    bounds = [] if where is None else [_upper(part, ranking.name) for part in _conjuncts(where.this)]
+    rank = exp.column(ranking.name, table=alias or None)
+    bounds = [] if where is None else [_upper(part, rank) for part in _conjuncts(where.this)]
     known = [bound for bound in bounds if bound is not None]
     if not known:
         raise query.error(
@@ -147,22 +149,24 @@ def _conjuncts(condition: exp.Expression) -> Iterator[exp.Expression]:
         yield inner
 
 
-def _upper(condition: exp.Expression, name: str) -> int | None:
+def _upper(condition: exp.Expression, rank: exp.Column) -> int | None:
     """The highest whole number that fulfils a comparison of the rank with a number; None for anything else."""
     match condition:
-        case exp.LTE() | exp.EQ() | exp.LT() if _is_rank(condition.this, name):
+        case exp.LTE() | exp.EQ() | exp.LT() if _is_rank(condition.this, rank):
             bound, below = _whole(condition.expression), isinstance(condition, exp.LT)
-        case exp.GTE() | exp.EQ() | exp.GT() if _is_rank(condition.expression, name):
+        case exp.GTE() | exp.EQ() | exp.GT() if _is_rank(condition.expression, rank):
             bound, below = _whole(condition.this), isinstance(condition, exp.GT)
-        case exp.Between() if _is_rank(condition.this, name):
+        case exp.Between() if _is_rank(condition.this, rank):
             bound, below = _whole(condition.args["high"]), False
         case _:
             return None
     return None if bound is None else bound - below
 
 
-def _is_rank(node: exp.Expression, name: str) -> bool:
-    return isinstance(node, exp.Column) and node.name.lower() == name.lower()
+def _is_rank(node: exp.Expression, rank: exp.Column) -> bool:
+    if not isinstance(node, exp.Column) or node.name.lower() != rank.name.lower():
+        return False
+    return node.table.lower() in ("", rank.table.lower())
 
 
 def _whole(node: exp.Expression) -> int | None:

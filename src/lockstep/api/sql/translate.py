@@ -65,6 +65,13 @@ class Translator:
             ranking = ranking_of(cte.this)
             if ranking is None:
                 streams[cte.alias] = inside._renamed(inside.stream(cte.this), cte)
+            elif cte.args["alias"].args.get("columns"):
+                raise self.query.error(
+                    "LS0233",
+                    "a list of columns behind WITH cannot be used for a query with row_number()",
+                    cte.args["alias"],
+                    hint="name the columns inside, with AS.",
+                )
             else:
                 rankings[name] = inside._with_ctes(cte.this), ranking
             inside = replace(inside, streams=streams, rankings=rankings)
@@ -170,8 +177,9 @@ class Translator:
             return self._table(node)
         check_clauses(node, self.query)
         inside, ranking = found
-        stream = inside._first_rows(ranking, bound_of(select, ranking, self.query))
-        return node.alias_or_name or "subquery", self._renamed(stream, node)
+        alias = node.alias_or_name
+        stream = inside._first_rows(ranking, bound_of(select, ranking, alias, self.query))
+        return alias or "subquery", self._renamed(stream, node)
 
     def _joined_table(self, node: exp.Expression) -> tuple[str, Any]:
         """The name and the stream, or the table, of what stands behind JOIN."""

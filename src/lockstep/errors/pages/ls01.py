@@ -42,7 +42,8 @@ A state may also be declared with a type of Python: str, bool, int, float, bytes
         "A reserved name",
         """\
 Columns whose names start with two underscores are Lockstep's own: positions, marks and the epoch
-time travel in them. Give your column another name.""",
+time travel in them. So are lockstep_change and lockstep_event_time, which travel between stages and to
+sinks. Give your column another name.""",
     ),
     "LS0107": Page(
         "An unknown column",
