@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from lockstep.api.job import Job, checked_options
 from lockstep.api.loading import being_loaded
 from lockstep.config import STORE_FOLDER
 from lockstep.connect.specs import FilesSource, JournalSource
+from lockstep.connect.writing import Journal
 from lockstep.credentials import write_private
 from lockstep.durations import Duration, duration_us
 from lockstep.errors import LockstepError, PlanError, RunError
@@ -25,10 +26,9 @@ from lockstep.library.process import SupervisorProcess
 from lockstep.library.view import Home, JobResult, JobView
 from lockstep.plan.graph import Graph
 from lockstep.plan.schema import did_you_mean
-from lockstep.store.arrow import batch_from_pylist
 from lockstep.store.home import job_folder
-from lockstep.store.journal import open_journal
 from lockstep.store.protocols import Store
+from lockstep.store.python_records import Records
 
 IN_A_TEMPORARY_FOLDER: Mapping[str, Any] = {"replicas": 1, "spares": 0, "orphan_timeout_s": 10.0}
 """Settings of a job whose state nobody keeps, unless it says otherwise: somebody wants to see what it computes, soon.
@@ -130,26 +130,24 @@ class RunningJob(JobView):
         """Whether it has not come to its end."""
         return not self._process.look(0.0)
 
-    def put(self, source: str, records: Iterable[Mapping[str, Any]]) -> int:
+    def put(self, source: str, records: Records, *, once: str | None = None) -> int:
         """Append records to the journal that a source reads; how many. They are on disk when this returns.
 
-        ``source`` is the source's name in the job, or the journal's.
+        ``source`` is the source's name in the job, or the journal's; ``records`` and ``once`` are those of
+        :meth:`lockstep.Journal.put`.
 
         >>> running.put("logins", [{"user": "ann", "ok": False}])  # doctest: +SKIP
         1
         """
         self._check()
         spec = self._journal(source)
-        batch = batch_from_pylist(list(records), spec.values)
-        journal = open_journal(self.project / STORE_FOLDER, spec.name, spec.values, spec.partitions)
-        try:
-            appended = journal.append(batch)
-        finally:
-            journal.close()
+        schema = spec.values.ddl()
+        with Journal(spec.name, schema=schema, partitions=spec.partitions, project=self.project) as journal:
+            put = journal.put(records, once=once)
         sources = ((step.id, step.spec) for step in self._graph.sources)
         readers = [name for name, one in sources if isinstance(one, JournalSource) and one.name == spec.name]
-        self._put_until |= {(reader, str(part)): end for reader in readers for part, (_, end) in appended.items()}
-        return int(batch.num_rows)
+        self._put_until |= {(reader, str(part)): end for reader in readers for part, (_, end) in put.positions.items()}
+        return put.records
 
     def catch_up(self, timeout: Duration = CATCH_UP_MAX) -> None:
         """Wait until all that was :meth:`put` is computed and published. LS0699 if that takes longer.
