@@ -56,8 +56,11 @@ except ls.LockstepError as error:
     print(json.dumps({"code": error.code, "fact": error.fact, "why": error.why}))
 """
 LIVE = """
-import json, sys, time
+import json, signal, sys, time
 import lockstep as ls
+
+# Whoever starts the tests in the background may have it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 job = ls.Job("live")
 words = job.source("words", ls.journal("words", schema="word string"))
