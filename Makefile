@@ -20,7 +20,7 @@ demo: runtime ## run the demo: kill replicas with -9 and see no gap in the outpu
 demo-cluster: setup ## a job on three hosts: kill a host, pull a cable, kill ZooKeeper's leader and the coordinator (about 5 minutes)
 	@$(PYTHON_ENV) -m lockstep demo --cluster --report demo-cluster-report.html
 
-test: check ## run the checks, then the tests: unit, sim, spark, chaos, a slice of cluster (less than 12 minutes on 2 quiet cores)
+test: check ## run the checks, then the tests: unit, sim, spark, chaos, a slice of cluster (about 20 minutes on 2 cores)
 	@$(PYTEST) $(SIDE_BY_SIDE) src benchmarks tests/unit tests/sim
 	@$(PYTEST) $(SIDE_BY_SIDE) tests/spark
 	@$(PYTEST) tests/chaos
