@@ -20,12 +20,12 @@ from lockstep.compile.hidden_columns import Hidden, hidden_of, ordered_sinks, or
 from lockstep.compile.order import as_text
 from lockstep.compile.python_steps import DeadLetters
 from lockstep.compile.registry import FAMILIES
-from lockstep.compile.stages import TIME, spark_schema_text, taken_up
+from lockstep.compile.stages import spark_schema_text, taken_up
 from lockstep.compile.steps import Context, Lowered, lower
 from lockstep.errors import ExpressionError
 from lockstep.plan.graph import Graph
 from lockstep.plan.newest_rows import keeps_positions
-from lockstep.plan.schema import parse_schema
+from lockstep.plan.schema import STAGE_TIME, parse_schema
 from lockstep.plan.specs import StageSource
 from lockstep.plan.stages import Stage, StageSink, stage_journal
 from lockstep.plan.steps import Aggregate, EventTime, Sink, Source, Step, upstream
@@ -202,7 +202,7 @@ class _StageCompiler:
         if not self._stage.is_cut(step, before):
             return self._lowered[id(before)]
         name = stage_journal(before)
-        timed = TIME in self._context.written[name].names and not isinstance(step, EventTime)
+        timed = STAGE_TIME in self._context.written[name].names and not isinstance(step, EventTime)
         if (name, timed) not in self._taken_up:
             made = taken_up(name, self._context.written[name], self._context, timed=timed)
             self._taken_up[name, timed] = made

@@ -12,16 +12,13 @@ from lockstep.compile.hidden_columns import CHANGE, EVENT_TIME, TYPES
 from lockstep.connect.protocols import CHANGED
 from lockstep.plan.expression import Column
 from lockstep.plan.loops import ROUND, LoopHead
-from lockstep.plan.schema import Schema, parse_schema
+from lockstep.plan.schema import STAGE_TIME, Schema, parse_schema
 from lockstep.plan.specs import StageSource
 from lockstep.plan.stages import StageSink
 from lockstep.plan.steps import EventTime, Source
 
 if TYPE_CHECKING:
     from lockstep.compile.steps import Context, Lowered
-
-TIME = "lockstep_event_time"
-"""The column of a stage's journal that keeps its records' event times."""
 
 
 def spark_schema_text(schema: StructType) -> str:
@@ -31,7 +28,7 @@ def spark_schema_text(schema: StructType) -> str:
 
 def handed_on(step: StageSink, given: Lowered) -> dict[str, SparkColumn]:
     """What a stage writes: the columns, the event time if there is one, and of changes the sign."""
-    beside = {TIME: EVENT_TIME, CHANGED: CHANGE}
+    beside = {STAGE_TIME: EVENT_TIME, CHANGED: CHANGE}
     kept = {name: sf.col(hidden) for name, hidden in beside.items() if hidden in given.hidden_names}
     return {**{name: sf.col(f"`{name}`") for name in step.columns}, **kept}
 
@@ -43,7 +40,7 @@ def sent_back(given: Lowered, written: StructType) -> dict[str, SparkColumn]:
         value = sf.col(f"`{field.name}`")
         if field.name == ROUND:
             value = sf.col(ROUND) + sf.lit(1)
-        elif field.name == TIME:
+        elif field.name == STAGE_TIME:
             value = sf.col(EVENT_TIME) if EVENT_TIME in given.hidden_names else sf.lit(None)
         columns[field.name] = value.cast(field.dataType)
     return columns
@@ -52,7 +49,7 @@ def sent_back(given: Lowered, written: StructType) -> dict[str, SparkColumn]:
 def loop_schema(head: LoopHead, given: Lowered) -> StructType:
     """The schema of a loop's journal."""
     visible = [given.frame.schema[name] for name in head.input.columns]
-    time = [StructField(TIME, TimestampType())] if EVENT_TIME in given.hidden_names else []
+    time = [StructField(STAGE_TIME, TimestampType())] if EVENT_TIME in given.hidden_names else []
     return StructType([*visible, StructField(ROUND, LongType()), *time])
 
 
@@ -65,7 +62,7 @@ def taken_up(name: str, written: StructType, context: Context, *, timed: bool) -
     hidden = context.hidden[name]
     lowered = Lowered(context.source_frame(source, hidden), schema.names, hidden.columns)
     if timed:
-        lowered = lower(EventTime(name, source, Column(TIME), 0, None), (lowered,), context)
+        lowered = lower(EventTime(name, source, Column(STAGE_TIME), 0, None), (lowered,), context)
     return _with_hidden(lowered, schema)
 
 
@@ -73,7 +70,7 @@ def _with_hidden(lowered: Lowered, schema: Schema) -> Lowered:
     """The event time is hidden already; a sign becomes so."""
     from lockstep.compile.steps import Lowered
 
-    visible = tuple(name for name in schema.names if name not in (TIME, CHANGED))
+    visible = tuple(name for name in schema.names if name not in (STAGE_TIME, CHANGED))
     columns = [sf.col(f"`{name}`") for name in (*visible, *lowered.hidden_names)]
     hidden = lowered.hidden
     if CHANGED in schema.names:

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
+from lockstep.plan.schema import CHANGED
 from lockstep.plan.specs import Guarantee
 from lockstep.store.opening import address_in
 from lockstep.store.protocols import Entry, Holder, Item, Positions
@@ -22,10 +23,6 @@ StageFormat = Literal["parquet", "jsonl", "arrow"]
 
 ORDER = "__order"
 """The hidden column that says which of two rows is newer: text that compares byte by byte."""
-
-CHANGED = "lockstep_change"
-"""The last column of what a sink takes that is told which rows are taken back (-1), and which begin to hold (1);
-journals inside a job have it too."""
 
 POSITION = "__position"
 """A column that a source may give beside its schema's: the positions of the records, where some of them are skipped."""

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.errors import PlanError
-from lockstep.plan.accumulated import Accumulated, Layout, accumulated, called_aggregate, lay_out
+from lockstep.plan.accumulated import called_aggregate
 from lockstep.plan.aggregates import MEANINGS
 from lockstep.plan.draw import words
 from lockstep.plan.encode import details, named_json
 from lockstep.plan.expression import Call, Column, Expression
 from lockstep.plan.keyed import KeyedStep
 from lockstep.plan.kinds import SIGN, kind_of, takes_changes
-from lockstep.plan.rolling import _OfOneStream
+from lockstep.plan.rolling import _Aggregating
 from lockstep.plan.schema import Schema, check_names
 from lockstep.plan.steps import Named, Step, _SameColumns
 from lockstep.plan.updates import Updates, updates_of
@@ -61,7 +61,7 @@ class Latest(KeyedStep):
 
 
 @dataclass(frozen=True, eq=False)
-class AggregateOfChanges(_OfOneStream):
+class AggregateOfChanges(_Aggregating):
     """Aggregates of the rows that hold now: a row that is taken back counts no longer, a key without rows is gone."""
 
     stateful = True
@@ -76,16 +76,6 @@ class AggregateOfChanges(_OfOneStream):
         assert self.accumulated, "an aggregation without aggregates"
         for name, value in self.aggregates:
             _check_order_free(name, value, self.where)
-
-    @property
-    def accumulated(self) -> tuple[Accumulated, ...]:
-        """What is added up, in order."""
-        return tuple(accumulated(value, name, self.where) for name, value in self.aggregates)
-
-    @property
-    def layout(self) -> Layout:
-        """Where the aggregates find their inputs."""
-        return lay_out(self.accumulated, self.record_columns)
 
     def computed(self, number: int) -> Named:  # noqa: ARG002
         """The inputs of the aggregates that are no columns, then such keys; the sign comes last."""

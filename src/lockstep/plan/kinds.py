@@ -19,13 +19,12 @@ from lockstep.errors import PlanError
 from lockstep.plan.expression import Call, walk
 from lockstep.plan.joins import TableJoin
 from lockstep.plan.loops import LoopEnd
+from lockstep.plan.schema import TRAVELLING
 from lockstep.plan.steps import Drop, Filter, Rename, Select, Sink, Step, Union, WithColumns
 from lockstep.plan.updates import Updates, check_updates, updates_of
 
 KindName = Literal["append", "updates", "changes"]
 
-TRAVELLING = frozenset({"lockstep_change", "lockstep_event_time"})
-"""Lockstep's own columns in journals between stages and for sinks; in schemas no name begins with "__"."""
 SIGN = "lockstep.change"
 """The function without arguments that is the sign of a row."""
 

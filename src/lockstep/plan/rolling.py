@@ -149,8 +149,24 @@ class RollingFold(_Rolling):
         return None if keys is None else Schema((*keys, *self.schema.fields))
 
 
+class _Aggregating(_OfOneStream):
+    """What steps have in common that add up aggregates in Python."""
+
+    aggregates: Named
+
+    @property
+    def accumulated(self) -> tuple[Accumulated, ...]:
+        """What is added up, in order."""
+        return tuple(accumulated(value, name, self.where) for name, value in self.aggregates)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the aggregates find their inputs."""
+        return lay_out(self.accumulated, self.record_columns)
+
+
 @dataclass(frozen=True, eq=False)
-class RollingAggregate(_Rolling):
+class RollingAggregate(_Rolling, _Aggregating):
     """Aggregates with a result for each record: added up in the order of the records, by Lockstep itself."""
 
     stateful = True
@@ -162,16 +178,6 @@ class RollingAggregate(_Rolling):
         super()._check()
         check_names(self.columns, self.where)
         assert self.accumulated, "an aggregation without aggregates"
-
-    @property
-    def accumulated(self) -> tuple[Accumulated, ...]:
-        """What is added up, in order."""
-        return tuple(accumulated(value, name, self.where) for name, value in self.aggregates)
-
-    @property
-    def layout(self) -> Layout:
-        """Where the aggregates find their inputs."""
-        return lay_out(self.accumulated, self.record_columns)
 
     def computed(self, number: int) -> Named:  # noqa: ARG002
         """The inputs of the aggregates that are no columns, then such keys."""

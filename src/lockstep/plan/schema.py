@@ -13,6 +13,13 @@ from lockstep.errors import PlanError
 
 RESERVED_PREFIX = "__"
 """Lockstep's own hidden columns (marks, positions, epoch time) start like this; a user's never do."""
+CHANGED = "lockstep_change"
+"""The last column of what a sink takes that is told which rows are taken back (-1), and which begin to hold (1);
+journals inside a job have it too."""
+STAGE_TIME = "lockstep_event_time"
+"""The column of a stage's journal that keeps its records' event times."""
+TRAVELLING = frozenset({CHANGED, STAGE_TIME})
+"""Lockstep's own columns in journals between stages and for sinks, where no name may begin with the prefix."""
 
 _SIMPLE_TYPES = {
     "string": "string",
